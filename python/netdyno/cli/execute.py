@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,10 +96,13 @@ def execute(
     confined: bool = False,
     fleets: Mapping[str, FleetCore] | None = None,
     then: Callable[[Result, Path], None] = lambda _, __: None,
+    watch: Sequence[Live] = (),
+    show: Callable[[Result, Path], None] | None = None,
 ) -> int:
     """Run it and return the exit code; without a `schedule` each variant as often as it says.
 
     `then` is given the result and the folder of the run before its files go to where they are wanted.
+    `watch`: further views. `show` prints the result in place of the summary and the JSON of a run.
     """
     validation.refuse(experiment, base, socket, place, confined)
     earlier = EarlierRun(find_result(resume), environment.collect()) if resume else None
@@ -113,6 +116,7 @@ def execute(
         views.views.append(_terminal(outputs))
     if exporter:
         views.views.append(exporter)
+    views.views += watch
     result, folder = measure(
         experiment, base, outputs, views, socket=socket, schedule=schedule, earlier=earlier,
         abort_on_fail=abort_on_fail, confined=confined, fleets=fleets,
@@ -120,6 +124,8 @@ def execute(
     with console.tolerate_closed_stdout():
         if outputs.json_stream:
             stream.result(result)
+        elif show:
+            show(result, folder)
         elif outputs.json:
             console.document(result.model_dump(mode="json"))
         else:

@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netdyno.cli import app
-from netdyno.errors import Error
+from netdyno.core.wire import SeriesPoint
+from netdyno.errors import INVALID, Error
 from netdyno.sip.dut import certificate
 from netdyno.sip.failover import dns, servers
-from netdyno.sip.failover.client import Attempt
-from netdyno.sip.failover.report import report
+from netdyno.sip.failover.outage import longest
 from netdyno.sip.failover.servers import Server, order
 from netdyno.sip.manual.message import SipMessage
 from netdyno.sip.server import SipServer
@@ -89,15 +90,23 @@ def srv(priority: int, port: int, host: bytes) -> bytes:
     return struct.pack("!HHH", priority, 0, port) + host
 
 
-def run(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> dict[str, object]:
-    quick = ("--rate", "50/s", "--duration", "600ms", "--timeout", "300ms", "--json")
-    assert app.call(["sip", "failover", "example.net", *quick, *words]) == code
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
+def run(capsys: pytest.CaptureFixture[str], runs: Path, verdict: str, *words: str) -> dict[str, Any]:
+    """A run, whose verdict is this one although the machine may have been too busy for its figures."""
+    told = ("--runs", str(runs), "--no-store", "--json")
+    code = app.call(["sip", "failover", *words, *told])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == verdict, json.dumps(found)
+    assert code == (INVALID if found["invalid"] else {"pass": 0, "fail": 99}[verdict])
     return found
 
 
+QUICK = ("example.net", "--rate", "50/s", "--duration", "600ms", "--timeout", "1s")
+
+
 @pytest.mark.daemon
-def test_servers_are_found_by_srv_and_the_second_takes_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_servers_are_found_by_srv_and_the_second_takes_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with answering(sip(200, silent_from=10)) as first, answering(sip(200)) as second:
         records = {
             ("_sip._udp.example.net", dns.SRV): [
@@ -108,41 +117,46 @@ def test_servers_are_found_by_srv_and_the_second_takes_over(capsys: pytest.Captu
             ("b.example.net", dns.A): [socket.inet_aton("127.0.0.1")],
         }
         with answering(zone(records)) as port:
-            found = run(capsys, 0, "--dns", f"127.0.0.1:{port}")
-    assert found["servers"] == [f"127.0.0.1:{second}", f"127.0.0.1:{first}"]
+            found = run(capsys, tmp_path, "pass", *QUICK, "--dns", f"127.0.0.1:{port}")
+    theirs, ours = found["servers"]
+    assert (theirs["name"], ours["name"]) == (f"127.0.0.1:{second}", f"127.0.0.1:{first}")
     assert (found["requests"], found["served"], found["failed"]) == (30, 30, 0)
-    by_server, outage = found["by_server"], found["outage"]
-    assert isinstance(by_server, dict) and by_server[f"127.0.0.1:{first}"] <= 10
+    assert ours["answers"] <= 10 and ours["answers"] + theirs["answers"] == 30
+    assert ours["failed"] == found["moved"] >= 20 and ours["error"] == "no answer in time"
     # the first requests that are not answered wait for the time-out
-    assert isinstance(outage, dict) and outage["length"] > 0.25
-    assert outage["server_after"] == f"127.0.0.1:{second}"
+    assert found["outage"]["length"] > 0.9 and found["slowest"] >= 1
 
 
-@pytest.mark.parametrize(("status", "code"), [(503, 0), (404, 99)])
+@pytest.mark.parametrize(("status", "verdict"), [(503, "pass"), (404, "fail")])
+@pytest.mark.daemon
 def test_a_server_that_is_unavailable_is_passed_over_and_a_refusal_is_told(
-    status: int, code: int, capsys: pytest.CaptureFixture[str]
+    status: int, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with answering(sip(status)) as first, answering(sip(200)) as second:
-        table = [f"10 0 {first} 127.0.0.1", f"20 0 {second} 127.0.0.1"]
-        found = run(capsys, code, "--srv", table[0], "--srv", table[1], "--avoid", "0s")
-    assert (found["moved"], found["rejected"]) == ((30, 0) if code == 0 else (0, 30))
+        table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
+        found = run(capsys, tmp_path, verdict, *QUICK, *table, "--avoid", "0s")
+    assert (found["moved"], found["rejected"]) == ((30, 0) if verdict == "pass" else (0, 30))
+    if verdict == "fail":
+        assert "requests were rejected: 30 × 404 Not Found" in found["reasons"]
 
 
-def test_no_server_at_all_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.daemon
+def test_no_server_at_all_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(sip(200, silent_from=10)) as first, answering(sip(200, silent_from=0)) as second:
-        table = [f"10 0 {first} 127.0.0.1", f"20 0 {second} 127.0.0.1"]
-        found = run(capsys, 99, "--srv", table[0], "--srv", table[1])
-    served, failed, outage = found["served"], found["failed"], found["outage"]
-    assert isinstance(served, int) and isinstance(failed, int) and served <= 10 and served + failed == 30
-    assert isinstance(outage, dict) and outage["length"] is None
+        table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
+        found = run(capsys, tmp_path, "fail", *QUICK, *table)
+    assert 0 < found["served"] <= 10 and found["served"] + found["failed"] == 30
+    assert found["outage"]["length"] is None
+    assert "service had not come back at the end" in found["reasons"]
 
 
-def test_a_limit_and_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.daemon
+def test_a_limit_and_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(sip(200, silent_from=5)) as first, answering(sip(200)) as second:
         table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
-        found = run(capsys, 99, *table, "--max-outage", "50ms")
-        assert "limit 0.05 s" in str(found["reasons"])
-        words = ["sip", "failover", "example.net", *table, "--duration", "100ms", "--timeout", "100ms"]
+        found = run(capsys, tmp_path, "fail", *QUICK, *table, "--max-outage", "50ms")
+        assert "(limit 50 ms)" in str(found["reasons"]) and found["served"] == 30
+        words = ["sip", "failover", *QUICK, *table, "--runs", str(tmp_path), "--no-store"]
         assert app.call([*words, "--after", "0s", "--command", "exit 3"]) == 104
     assert "ended with 3" in capsys.readouterr().err
 
@@ -157,6 +171,8 @@ def test_a_limit_and_a_command(capsys: pytest.CaptureFixture[str]) -> None:
         (("--srv", "1 0 1 nowhere.invalid", "--srv", "1 0 1 127.0.0.1"), 92),
         (("--rate", "0/s"), 104),
         (("--timeout", "0s"), 104),
+        (("--after", "10s", "--command", "true"), 104),
+        (("--user", "a b"), 104),
     ],
 )
 def test_wrong_options_are_named(words: tuple[str, ...], code: int) -> None:
@@ -197,20 +213,48 @@ def test_answers_of_dns_that_cannot_be_read_are_refused() -> None:
                 assert e.code == "ND-92-03"
 
 
-def test_the_longest_time_without_service_is_the_outage() -> None:
-    a, b = Server("a", 1), Server("b", 1)
-    at = [0.1, 0.2, 0.3, 1.4, 1.41, 1.5]
-    attempts = [Attempt(0.1 * n, [a] if n < 3 else [a, b], one, 200) for n, one in enumerate(at)]
-    found = report("x", ["a:1", "b:1"], attempts, 0.1, None)
-    assert found.outage and (found.outage.begin, found.outage.length) == (0.3, 1.1)
-    assert (found.outage.server_before, found.outage.server_after, found.moved) == ("a:1", "b:1", 3)
-    assert report("x", [], attempts[:3], 0.1, None).outage is None
-    # the client was held up for most of it
-    late = report("x", [], attempts, 0.1, 0.5, [(0.4, 1.35)])
-    assert late.outage is None and not late.reasons and late.held_up == 0.95
-    late = report("x", [], attempts, 0.1, 0.5, [(0.2, 0.6), (1.39, 2.0)])
-    assert late.outage and late.outage.length == 0.79
-    assert report("x", [], [], 0.1, None).reasons
+def series(answers: str, due: int = 2, dt: float = 0.1) -> list[SeriesPoint]:
+    """A point for each letter: what was answered in it; after a `|` nothing falls due any more."""
+    load, _, drain = answers.partition("|")
+    made = []
+    for at, one in enumerate(load + drain, start=1):
+        counts = {"flows_intended": due * (at <= len(load)), "messages_delivered": int(one)}
+        point = {"t": at * dt, "dt": dt, "phase": "measure", "groups": {"phones": {"counts": counts}}}
+        made.append(SeriesPoint.model_validate(point))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answers", "slowest", "found"),
+    [
+        ("2222", 0.01, None),
+        # a request that is answered in the next interval
+        ("2203222", 0.05, None),
+        ("22000922", 0.34, (0.2, 0.34, 6)),
+        # the slowest request was slow at another time
+        ("22000922", 0.1, (0.2, 0.3, 6)),
+        ("22000922", 2.0, (0.2, 0.5, 6)),
+        # the longer one; it was answered when no request fell due any more
+        ("22009220000|09", 0.55, (0.7, 0.55, 8)),
+        ("22000|000", 0.1, (0.2, None, 6)),
+        ("00022", 0.3, (0.0, 0.3, 6)),
+        ("000|00", None, (0.0, None, 6)),
+        ("222|00", 0.1, None),
+    ],
+)
+def test_the_longest_time_without_service_is_the_outage(
+    answers: str, slowest: float | None, found: tuple[float, float | None, int] | None
+) -> None:
+    outage = longest(series(answers), "phones", 0.05, slowest)
+    told = outage and (outage.begin, outage.length, outage.requests)
+    assert told == (found and (pytest.approx(found[0]), found[1] and pytest.approx(found[1]), found[2]))
+
+
+def test_what_lies_between_two_requests_is_no_outage() -> None:
+    rare = series("1000000000100000000010", due=0)
+    for at in (0, 10, 20):
+        next(iter(rare[at].groups.values())).counts.flows_intended = 1
+    assert longest(rare, "phones", 1.0, 0.01) is None
 
 
 def naptr(order: int, service: str, target: str) -> bytes:
@@ -274,14 +318,13 @@ def test_naptr_leads_to_servers_over_tls(
             ("a", dns.A): [socket.inet_aton("127.0.0.1")],
         }
         with answering(zone(records)) as port:
-            at = ["--dns", f"127.0.0.1:{port}", "--json"]
-            words = [*at, "--rate", "50/s", "--timeout", "400ms", "--duration", "1s", "--request", "call"]
-            words += ["--user", "alice", "--password", "env:WORD", "--after", "300ms"]
-            words += ["--command", f"kill -STOP {pid(first)}"]
-            assert app.call(["sip", "failover", DOMAIN, *words, "--cacert", pem]) == 0
-            found = json.loads(capsys.readouterr().out)
-            assert app.call(["sip", "failover", DOMAIN, *words]) == Error("ND-92-04", "").exit_code
-            capsys.readouterr()
+            at = ["--dns", f"127.0.0.1:{port}"]
+            words = [DOMAIN, *at, "--rate", "50/s", "--timeout", "2s", "--duration", "1s"]
+            words += ["--request", "call", "--user", "alice", "--password", "env:WORD"]
+            freeze = ["--after", "300ms", "--command", f"kill -STOP {pid(first)}"]
+            found = run(capsys, tmp_path, "pass", *words, *freeze, "--cacert", pem)
+            untrusted = run(capsys, tmp_path, "fail", *words)
+            assert untrusted["served"] == 0 and "invalid peer certificate" in str(untrusted["reasons"])
             load = [
                 "--duration",
                 "1s",
@@ -293,11 +336,12 @@ def test_naptr_leads_to_servers_over_tls(
                 str(tmp_path),
             ]
             load += ["--password", "env:WORD", "--cacert", pem, "--quiet"]
-            app.call(["sip", "register", f"sip:{DOMAIN}", *at, *load])
+            app.call(["sip", "register", f"sip:{DOMAIN}", *at, "--json", *load])
             phones = json.loads(capsys.readouterr().out)["legs"][0]["repetitions"][0]["groups"][0]
         os.kill(pid(first), signal.SIGKILL)
-    assert found["served"] == 50 and set(found["by_server"]) == set(found["servers"])
-    assert found["servers"][0] == f"127.0.0.1:{ports[0]};transport=tls"
+    assert found["served"] == 50, json.dumps(found)
+    assert all(one["answers"] for one in found["servers"])
+    assert found["servers"][0]["name"] == f"127.0.0.1:{ports[0]};transport=tls"
     own = phones["total"]
     assert (
         phones["target"] == f"sips://{DOMAIN}" and own["registrations_accepted"] == own["registrations"] > 0
@@ -335,7 +379,7 @@ def pid(one: SipServer) -> int:
     return one._process.pid
 
 
-@pytest.mark.parametrize(("act", "least"), [("STOP", 0.3), ("KILL", 0.0)])
+@pytest.mark.parametrize(("act", "least"), [("STOP", 0.9), ("KILL", 0.0)])
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 @pytest.mark.parametrize("asked", ["register", "call"])
 @pytest.mark.slow
@@ -344,6 +388,7 @@ def test_registrations_and_calls_fail_over(
     least: float,
     transport: str,
     asked: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -354,25 +399,22 @@ def test_registrations_and_calls_fail_over(
         ports = [one.address.rpartition(":")[2] for one in (first, second)]
         table = [f"{n}0 0 {port} 127.0.0.1" for n, port in enumerate(ports)]
         words += ["--srv", table[0], "--srv", table[1], "--command", f"kill -{act} {pid(first)}"]
-        words += ["--after", "500ms", "--rate", "50/s", "--duration", "1500ms", "--timeout", "400ms"]
-        code = app.call(["sip", "failover", DOMAIN, *words, "--json"])
+        words += ["--after", "500ms", "--rate", "50/s", "--duration", "1500ms", "--timeout", "1s"]
+        found = run(capsys, tmp_path, "pass", DOMAIN, *words)
         os.kill(pid(first), signal.SIGKILL)
         counted = second.stop()
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    assert code == 0 and (found["served"], found["rejected"], found["failed"]) == (75, 0, 0), found
-    by_server, outage, names = found["by_server"], found["outage"], found["servers"]
-    assert isinstance(by_server, dict) and isinstance(names, list)
-    ours, theirs = by_server[names[0]], by_server[names[1]]
-    assert ours > 0 and theirs > 0 and ours + theirs == 75
-    name_ = "registrations" if asked == "register" else "calls_answered"
-    assert counted[name_] == theirs, counted
+    assert (found["requests"], found["served"], found["rejected"], found["failed"]) == (75, 75, 0, 0), found
+    ours, theirs = found["servers"]
+    assert ours["answers"] > 0 and theirs["answers"] > 0 and ours["failed"] > 0 and theirs["failed"] == 0
     if asked == "register":
+        assert ours["answers"] + theirs["answers"] == 75
+        assert counted["registrations"] == theirs["answers"], counted
         # each registration answers the challenge of the server that it went to
-        assert isinstance(counted["challenges"], int) and counted["challenges"] >= theirs, counted
+        assert isinstance(counted["challenges"], int) and counted["challenges"] >= theirs["answers"], counted
     else:
-        ended = counted["calls_ended"]
-        assert counted["calls_acknowledged"] == theirs and isinstance(ended, int) and ended >= theirs, counted
+        answered = counted["calls_answered"]
+        assert isinstance(answered, int) and 0 < answered == counted["calls_acknowledged"], counted
+        # of INVITE and BYE; a call of the first server may have ended here
+        assert 2 * answered <= theirs["answers"] <= 150 and counted["requests"]["BYE"] >= answered, counted
     if least:
-        # its length is without times for which this process itself was held up
-        slowest = found["slowest"]
-        assert isinstance(outage, dict) and isinstance(slowest, float) and slowest > least
+        assert found["slowest"] > least and found["outage"]["length"] > least

@@ -1,142 +1,140 @@
-"""What users noticed: outages, requests that failed, and which server answered."""
+"""What users noticed: the outage, requests that failed, and which server answered."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel
 
-from netdyno.errors import PASS
-from netdyno.sip.failover.client import Attempt
+from netdyno import quantities
+from netdyno.core.result import Result, ThresholdResult
+from netdyno.core.wire import GroupResult
+from netdyno.sip import profile
+from netdyno.sip.failover.outage import Outage, longest
+from netdyno.sip.failover.servers import Server
 
-FAILED, NOTHING = 99, 90
+_SERVED = {"options": "flows_completed", "register": "registrations_accepted", "call": "sessions_answered"}
+"""Counters of requests that were answered with 2xx."""
+_DELAYS = {"options": "response", "register": "registration", "call": "session_setup"}
 
 
-class Outage(BaseModel):
-    """A time in which no request was answered with 2xx, from the last answer before to the first after."""
+class ServerReport(BaseModel):
+    """One server."""
 
-    begin: float
-    """Seconds after the start."""
-    length: float | None
-    """Seconds, without those for which this client was held up; none where it had not ended."""
-    requests: int
-    """Requests that fell due meanwhile."""
-    server_before: str | None
-    server_after: str | None
+    name: str
+    """Address, port and transport."""
+    answers: int
+    """Its responses with 2xx, to BYE too."""
+    failed: int
+    """Requests that it failed, and that went on to another server."""
+    error: str | None
+    """Why, the last time."""
 
 
 class Report(BaseModel):
-    """A run of a client that fails over."""
+    """A load that fails over."""
 
     domain: str
-    servers: list[str]
-    """In the order of their priorities."""
+    servers: list[ServerReport]
     requests: int
+    """OPTIONS, registrations or calls."""
     served: int
     """Answered with 2xx."""
     rejected: int
-    """Answered otherwise, 503 excluded."""
+    """Answered otherwise; 503 excluded where another server was left."""
     failed: int
     """No server answered."""
     dropped: int
     """Calls that were answered, and whose BYE no server took; no verdict."""
     moved: int
-    """Answered by another server than the one tried first."""
-    by_server: dict[str, int]
-    """Answers with 2xx."""
+    """Requests answered with 2xx by another server than the one tried first, BYE included."""
     slowest: float | None
     """Longest time from when a request was due to its 2xx, seconds."""
     outage: Outage | None
     """The longest one; none where service was never interrupted."""
-    held_up: float
-    """Longest time for which this client itself was held up, seconds; outages are without such times."""
     limit: float | None
-    """Longest outage allowed, seconds."""
+    """Longest that a request may wait, seconds."""
+    verdict: Literal["pass", "fail", "none"]
     reasons: list[str]
-    """Why it failed; empty: it passed."""
-
-    @property
-    def exit_code(self) -> int:
-        """0, 99 where it failed."""
-        return FAILED if self.reasons else PASS
+    """Why it failed."""
+    invalid: list[str]
+    """Why the figures cannot be trusted: the machine of the user agents was held up."""
+    run: str
+    """Name of the run, whose report and series are in its folder."""
 
 
 def report(
-    domain: str,
-    servers: Sequence[str],
-    attempts: Sequence[Attempt],
-    gap: float,
-    limit: float | None,
-    stalls: Sequence[tuple[float, float]] = (),
+    result: Result, asked: str, domain: str, servers: Sequence[Server], gap: float, limit: float | None
 ) -> Report:
-    """Sum up.
-
-    `gap`: seconds from one request to the next, which is no outage; `stalls`: when the client was held up.
-    """
-    served = [one for one in attempts if one.served]
-    rejected = sum(one.answered is not None and not one.served for one in attempts)
-    failed = sum(one.failed for one in attempts)
-    outage = _longest(attempts, gap, stalls)
-    delays = [one.answered - one.due for one in served if one.answered is not None]
+    """Sum up. `gap`: seconds from one request to the next."""
+    trial = result.legs[0].repetitions[0]
+    group = next(one for one in trial.groups if one.name == profile.PHONES)
+    requests, served = _count(group, "flows_started"), _count(group, _SERVED[asked])
+    errors = {one.kind: one for one in group.errors}
+    refusals = errors.pop("rejected", None)
+    rejected = min(requests - served, refusals.total or 0) if refusals else 0
+    delay = group.delays.get(_DELAYS[asked])
+    slowest = delay.max / 1e9 if delay and delay.count else None
+    moved = group.delays.get("failover")
     reasons = []
     if not served:
         reasons.append("no request was answered with 2xx")
-    if rejected:
-        codes = Counter(one.status for one in attempts if one.answered is not None and not one.served)
-        told = ", ".join(f"{count} with {status}" for status, count in sorted(codes.items()))
+    if refusals:
+        told = ", ".join(f"{one.total:,} × {one.cause}" for one in refusals.causes)
         reasons.append(f"requests were rejected: {told}")
-    if failed:
-        reasons.append(f"{failed} requests were answered by no server")
+    for one in errors.values():
+        reasons.append(f"{one.total:,} requests failed ({one.kind}): {one.example}")
+    outage = longest(trial.series, group.name, gap, slowest)
     if served and outage and outage.length is None:
         reasons.append("service had not come back at the end")
-    if limit is not None and outage and outage.length is not None and outage.length > limit:
-        reasons.append(f"the outage lasted {outage.length:.3f} s (limit {limit:g} s)")
+    reasons += _waits([one for one in result.thresholds if not one.passed], limit)
+    if result.verdict == "fail" and not reasons:
+        reasons += [check.what for check in result.checks if not check.passed]
+        reasons += [f"{one.metric} is {one.value}" for one in result.thresholds if not one.passed]
+    seen = {one.address: one for one in group.addresses}
+    by_server = [(str(one), seen.get(_place(one))) for one in servers]
     return Report(
         domain=domain,
-        servers=list(servers),
-        requests=len(attempts),
-        served=len(served),
+        servers=[
+            ServerReport(
+                name=name,
+                answers=one.delivered if one else 0,
+                failed=one.failed if one else 0,
+                error=one.error if one and one.failed else None,
+            )
+            for name, one in by_server
+        ],
+        requests=requests,
+        served=served,
         rejected=rejected,
-        failed=failed,
-        dropped=sum(one.dropped for one in attempts),
-        moved=sum(len(one.tried) > 1 for one in served),
-        by_server=dict(Counter(str(one.tried[-1]) for one in served)),
-        slowest=max(delays, default=None),
+        failed=requests - served - rejected,
+        dropped=served - _count(group, "sessions_completed") if asked == "call" else 0,
+        moved=moved.count if moved else 0,
+        slowest=slowest,
         outage=outage,
-        held_up=round(max((end - begin for begin, end in stalls), default=0.0), 6),
         limit=limit,
+        verdict=result.verdict,
         reasons=reasons,
+        invalid=[f"{one.code}: {one.what}" for one in result.reasons],
+        run=result.id,
     )
 
 
-def _longest(attempts: Sequence[Attempt], gap: float, stalls: Sequence[tuple[float, float]]) -> Outage | None:
-    """The longest time without an answer while requests were due, if over two intervals of requests."""
-    answers = sorted(
-        (one.answered, str(one.tried[-1])) for one in attempts if one.served and one.answered is not None
-    )
-    found: list[tuple[float, float | None, str | None, str | None]] = []
-    last, server = 0.0, None
-    for at, by in answers:
-        found.append((last, at, server, by))
-        last, server = at, by
-    late = [one for one in attempts if one.due > last and not one.served]
-    if late or not answers:
-        found.append((last, None, server, None))
-    end = max((one.due for one in attempts), default=0.0)
+def _count(group: GroupResult, name: str) -> int:
+    return int(getattr(group.total, name))
 
-    def lasted(begin: float, until: float | None) -> float:
-        until = end if until is None else until
-        own = (min(until, to) - max(begin, at) for at, to in stalls)
-        return until - begin - sum(max(0.0, one) for one in own)
 
-    # two intervals of requests are none: one may have come just before
-    real = [one for one in found if one[1] is None or lasted(one[0], one[1]) > 2 * gap]
-    if not real:
-        return None
-    begin, until, before, after = max(real, key=lambda one: (one[1] is None, lasted(one[0], one[1])))
-    due = sum(begin < one.due < (until if until is not None else end + gap) for one in attempts)
-    length = None if until is None else round(lasted(begin, until), 6)
-    return Outage(
-        begin=round(begin, 6), length=length, requests=due, server_before=before, server_after=after
-    )
+def _place(server: Server) -> str:
+    host = f"[{server.address}]" if ":" in server.address else server.address
+    return f"{host}:{server.port}"
+
+
+def _waits(failed: Sequence[ThresholdResult], limit: float | None) -> list[str]:
+    """That a request waited longer than it may."""
+    waits = [
+        one.value for one in failed if one.metric.endswith((".max", ".longest")) and one.value is not None
+    ]
+    if limit is None or not waits:
+        return []
+    return [f"a request waited {quantities.delay(max(waits))} (limit {quantities.delay(limit * 1e9)})"]

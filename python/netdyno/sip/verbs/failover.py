@@ -11,18 +11,41 @@ import typer
 
 from netdyno import units
 from netdyno.cli import console, values
-from netdyno.cli.options import Json
+from netdyno.cli.execute import execute
+from netdyno.cli.options import output_options, outputs
+from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.sip.failover import servers
-from netdyno.sip.failover.client import REQUESTS, Client, Setting
-from netdyno.sip.failover.dns import resolver
+from netdyno.experiment import choose
+from netdyno.experiment.view import NullView
+from netdyno.sip import profile, uri
+from netdyno.sip.failover import load
 from netdyno.sip.failover.report import Report, report
-from netdyno.sip.manual.wire import tls_context
-from netdyno.sip.verbs.send import account
+from netdyno.sip.verbs import targets
 
-_USER = re.compile(r"[A-Za-z0-9_.!~*'()&=+$,-]{1,64}")
+_USER = re.compile(r"(?:[A-Za-z0-9_.!~*'()&=+$,-]|\{device\}){1,64}")
 
 
+class Break(NullView):
+    """A shell command that makes a server fail while the load runs."""
+
+    def __init__(self, command: str, after: float) -> None:
+        self._command, self._after = command, after
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def sample(self, sample: dict[str, Any]) -> None:
+        """Time has passed."""
+        if self._child is None and sample["t"] >= self._after:
+            console.note(f"{sample['t']:.1f} s: {self._command}")
+            self._child = subprocess.Popen(self._command, shell=True, stdin=subprocess.DEVNULL)
+
+    def end(self) -> None:
+        """Wait for it. Error: it failed."""
+        if self._child is not None and (code := self._child.wait()):
+            what = f"the command ended with {code}"
+            raise Error("ND-104-26", what, at="--command", fix="Try it by hand")
+
+
+@output_options("json html junit markdown runs store")
 def failover(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="Domain of the servers, like example.net.")],
     dns: Annotated[
@@ -38,15 +61,16 @@ def failover(
         typer.Option(
             help="What is asked for: options, register (a registration) or call (INVITE, ACK, BYE).",
             metavar="WHAT",
-            parser=values.one_of("--request", *REQUESTS),
+            parser=values.one_of("--request", *load.REQUESTS),
         ),
     ] = "options",
     transport: Annotated[
         str | None,
         typer.Option(
-            help="udp, tcp or tls. Default: as NAPTR records say, else the first of them with SRV records.",
+            help="udp, tcp, tls, ws or wss. Default: as NAPTR records say, else the first of udp, tcp and tls"
+            " with SRV records.",
             metavar="NAME",
-            parser=values.one_of("--transport", *servers.TRANSPORTS),
+            parser=values.one_of("--transport", *uri.TRANSPORTS),
         ),
     ] = None,
     user: Annotated[str, typer.Option(help="User who asks, and is registered.", metavar="NAME")] = "netdyno",
@@ -60,8 +84,8 @@ def failover(
     password: Annotated[
         str | None,
         typer.Option(
-            help="Password: env:NAME or file:PATH. Default: none, so that a challenge is a rejection.",
-            metavar="PLACE",
+            help="Password, or where it is: env:NAME, file:PATH. Default: none; a challenge is a rejection.",
+            metavar="TEXT",
         ),
     ] = None,
     hold: Annotated[
@@ -71,6 +95,14 @@ def failover(
         ),
     ] = "0s",
     rate: Annotated[str, typer.Option(help="Requests per second.", metavar="RATE")] = "20/s",
+    users: Annotated[
+        int | None,
+        typer.Option(
+            help="User agents. Default: as many as are busy while all servers are silent.",
+            metavar="N",
+            parser=values.whole("--users", 1, 1_000_000),
+        ),
+    ] = None,
     duration: Annotated[
         str,
         typer.Option(help="How long requests are sent.", metavar="TIME", parser=values.time("--duration")),
@@ -86,7 +118,7 @@ def failover(
     avoid: Annotated[
         str,
         typer.Option(
-            help="A server that failed is tried last for so long.",
+            help="How long a user agent tries a server that failed it after all others.",
             metavar="TIME",
             parser=values.time("--avoid"),
         ),
@@ -102,7 +134,11 @@ def failover(
     ] = None,
     max_outage: Annotated[
         str | None,
-        typer.Option(help="Longest outage allowed.", metavar="TIME", parser=values.time("--max-outage")),
+        typer.Option(
+            help="Longest that a request may wait for its 2xx. Default: any time.",
+            metavar="TIME",
+            parser=values.time("--max-outage"),
+        ),
     ] = None,
     cacert: Annotated[
         Path | None,
@@ -114,19 +150,16 @@ def failover(
         bool, typer.Option("--insecure", "-k", help="Do not verify the servers' certificates.")
     ] = False,
     source: Annotated[str | None, typer.Option(help="Address to send from.", metavar="ADDRESS")] = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Repeats the draws among servers of one priority.")
-    ] = 0,
-    as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Measure the outage when one of several SIP servers of a domain fails.
 
-    A client sends OPTIONS, registers or calls, over UDP, TCP or TLS, and fails over as RFC 3263 says: NAPTR
+    User agents send OPTIONS, register or call, one after the other, and fail over as RFC 3263 says: NAPTR
     records choose the transport, servers are tried by priority and weight of their SRV records, and the
     next one is tried where one refuses, closes the connection, answers 503 or is silent for --timeout.
-    The outage is the longest time without a 2xx, from the last answer before to the first after.
+    The outage is the longest time without a 2xx while requests fell due.
 
-    Exit code: 0, 99 where requests failed, or the outage was longer than --max-outage.
+    Exit code: 0, 99 where requests failed, or waited longer than --max-outage.
 
         netdyno sip failover example.net --dns 192.0.2.53 --duration 60s
         netdyno sip failover example.net --srv '10 0 5060 192.0.2.1' --srv '20 0 5060 192.0.2.2'
@@ -143,54 +176,72 @@ def failover(
     for name in ("--duration", "--timeout"):
         if length[name] <= 0:
             raise Error("ND-104-05", "it is zero", at=name, fix="Use 2s")
-    limit = None if max_outage is None else units.TIME.value(max_outage, "--max-outage") / 1e9
-    table = [servers.written(text) for text in srv or ()]
-    found = servers.locate(domain, table, resolver(dns) if dns else None, transport)
+    if command and length["--after"] >= length["--duration"]:
+        what = f"no request is sent any more {after} after the start"
+        raise Error("ND-104-07", what, at="--after", fix=f"Use less than the {duration} of --duration")
     for option, part in (("--user", user), ("--to", to)):
         if part is not None and not _USER.fullmatch(part):
-            fix = "Use letters, digits and -_.!~*'()&=+$,"
+            fix = "Use letters, digits, -_.!~*'()&=+$, and {device}"
             raise Error("ND-104-04", f"{part!r} cannot stand in a SIP URI", at=option, fix=fix)
-    setting = Setting(
-        domain,
-        per_second,
-        length["--duration"],
-        length["--timeout"],
-        length["--avoid"],
-        request=request,
-        user=user,
-        to=to,
-        account=account(password, auth_user or user),
-        hold=length["--hold"],
+    server, takes_over = targets.located(
+        uri.parse(f"sip:{domain}", transport),
+        {"dns": dns, "srv": srv, "server_timeout": timeout, "avoid": avoid, "max_outage": max_outage},
     )
-    client = Client(setting, found, seed, source, tls_context(cacert, insecure))
-    children: list[subprocess.Popen[bytes]] = []
+    if takes_over is None or len(takes_over.servers) < 2:
+        what = f"{domain} has one server: none can take over"
+        fix = "Give SRV records of two servers by --dns, or as --srv '10 0 5060 192.0.2.1'"
+        raise Error("ND-104-26", what, at="DOMAIN", fix=fix)
+    options = profile.Options(
+        server=server,
+        rate=per_second,
+        users=users or load.users(per_second, length["--hold"], takes_over),
+        duration=length["--duration"],
+        warmup=0.0,
+        arrival="constant",
+        user=user,
+        callee=(to or user) if request == "call" else None,
+        auth_user=auth_user,
+        password=profile.password(password),
+        expires=load.EXPIRES,
+        hold=length["--hold"],
+        sources=(source,) if source else (),
+        ca=str(cacert.absolute()) if cacert else None,
+        insecure=insecure,
+        failover=takes_over,
+    )
+    chosen = choose.document(load.document(options, request), domain, Path())
+    breaks = Break(command or "", length["--after"])
 
-    def fail() -> None:
-        children.append(subprocess.Popen(command or "", shell=True, stdin=subprocess.DEVNULL))
+    def show(result: Result, folder: Path) -> None:
+        if not any(leg.repetitions for leg in result.legs):
+            return
+        done = report(result, request, domain, takes_over.servers, 1 / per_second, takes_over.max_outage)
+        if given["json"]:
+            console.document(done.model_dump())
+        else:
+            _show(done, folder)
 
-    try:
-        attempts = client.run([(length["--after"], fail)] if command else [])
-    finally:
-        client.close()
-        for child in children:
-            child.wait()
-    if children and children[0].returncode:
-        what = f"the command ended with {children[0].returncode}"
-        raise Error("ND-104-26", what, at="--command", fix="Try it by hand")
-    done = report(domain, list(map(str, found)), attempts, 1 / per_second, limit, client.stalls)
-    if as_json:
-        console.document(done.model_dump())
-    else:
-        _show(done)
-    raise typer.Exit(done.exit_code)
+    code = execute(
+        chosen.experiment,
+        chosen.folder,
+        outputs(given | {"quiet": True}),
+        place=chosen.place,
+        watch=[breaks] if command else (),
+        show=show,
+    )
+    breaks.end()
+    raise typer.Exit(code)
 
 
-def _show(done: Report) -> None:
-    rows: list[tuple[str, Any]] = [(server, f"{done.by_server.get(server, 0):,}") for server in done.servers]
-    console.table(["server", "answers with 2xx"], rows)
+def _show(done: Report, folder: Path) -> None:
+    rows = [
+        (one.name, f"{one.answers:,}", f"{one.failed:,} × {one.error}" if one.failed else "none")
+        for one in done.servers
+    ]
+    console.table(["server", "answers with 2xx", "requests that it failed"], rows)
     console.line("")
-    told = f"{done.served:,} served ({done.moved:,} by another server than the first)"
-    console.line(f"{done.requests:,} requests: {told}, {done.rejected:,} rejected, {done.failed:,} failed")
+    told = f"{done.served:,} served, {done.rejected:,} rejected, {done.failed:,} failed"
+    console.line(f"{done.requests:,} requests: {told}; {done.moved:,} answered by another server")
     if done.dropped:
         console.note(f"{done.dropped:,} calls were up when their server failed: no server took their BYE")
     if done.slowest is not None:
@@ -200,14 +251,13 @@ def _show(done: Report) -> None:
     else:
         one = done.outage
         lasted = "not over at the end" if one.length is None else f"{one.length:,.3f} s"
-        moved = f", {one.server_before or 'none'} → {one.server_after}" if one.server_after else ""
         console.line(
-            f"outage: {lasted}, from {one.begin:,.3f} s on{moved}; {one.requests:,} requests fell due in it"
+            f"outage: {lasted}, from {one.begin:,.1f} s on; {one.requests:,} requests fell due in it"
         )
-    if done.held_up > 0:
-        told = f"this client was held up for up to {done.held_up * 1e3:,.0f} ms, which is no outage"
-        console.note(f"{told}: free CPU cores for exact figures")
+    console.line(f"report: {folder / 'report.html'}")
+    for reason in done.invalid:
+        console.line(f"INVALID: {reason}")
     for reason in done.reasons:
         console.line(f"FAIL: {reason}")
-    if not done.reasons:
+    if done.verdict == "pass" and not done.invalid:
         console.line("PASS")
