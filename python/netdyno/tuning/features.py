@@ -31,7 +31,7 @@ class Feature:
 
 FEATURES: tuple[Feature, ...] = (
     Feature("rtt", "s", "round trip time, median over connections", 1e-4),
-    Feature("rate", "bit/s", "delivery rate, over all connections", 1e5),
+    Feature("rate", "bit/s", "bits carried a second, in and out", 1e5),
     Feature("retransmits", "ratio", "segments that were sent again", 1e-4),
     Feature("rwnd_limited", "ratio", "share of the time in which the peer's buffer held the sender"),
     Feature("sndbuf_limited", "ratio", "share of the time in which our buffer held the sender"),
@@ -47,6 +47,8 @@ DROPS = (
     "IpInDiscards", "IpOutDiscards",
 )  # fmt: skip
 """Drops of the namespace; those of softnet are of the whole machine."""
+OCTETS = ("IpExtInOctets", "IpExtOutOctets", "Ip6InOctets", "Ip6OutOctets")
+"""Bytes of IP packets that came and went."""
 
 
 def features(counters: Mapping[str, float], seconds: float) -> dict[str, float]:
@@ -56,7 +58,6 @@ def features(counters: Mapping[str, float], seconds: float) -> dict[str, float]:
     found: dict[str, float] = {}
     if "tcp.rtt_ms" in counters:
         found["rtt"] = counters["tcp.rtt_ms"] / 1e3
-        found["rate"] = get("tcp.delivery_rate", 0.0)
         found["rwnd_limited"] = get("tcp.rwnd_limited", 0.0)
         found["sndbuf_limited"] = get("tcp.sndbuf_limited", 0.0)
     sent = get("TcpOutSegs", 0.0)
@@ -68,8 +69,10 @@ def features(counters: Mapping[str, float], seconds: float) -> dict[str, float]:
         found["udp"] = datagrams / packets
     opened = get("TcpActiveOpens", 0.0) + get("TcpPassiveOpens", 0.0)
     found["connects"] = opened / seconds
-    octets = get("IpExtOutOctets", 0.0) + get("IpExtInOctets", 0.0)
+    octets = sum(get(name, 0.0) for name in OCTETS)
     if octets > 0:
+        # not the sum of tcp_info's delivery_rate, which is that of single bursts
+        found["rate"] = 8 * octets / seconds
         # a connection that was there before and stays is one flow
         found["flow"] = octets / max(opened, get("tcp.connections", 0.0), 1.0)
     found["drops"] = sum(get(name, 0.0) for name in DROPS) / seconds
@@ -77,11 +80,8 @@ def features(counters: Mapping[str, float], seconds: float) -> dict[str, float]:
 
 
 def completed(found: Features, of_path: Features) -> dict[str, float]:
-    """With what no connection told: what is known of the path, and the rate from what was carried."""
-    more = dict(of_path)
-    if "flow" in found:
-        more["rate"] = 8 * found["flow"] * found.get("connects", 0.0)
-    return {**more, **found}
+    """With what no connection told, and is known of the path."""
+    return {**of_path, **found}
 
 
 def sample(

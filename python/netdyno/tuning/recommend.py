@@ -24,7 +24,9 @@ from netdyno.stats.observation import Setting
 from netdyno.stats.ranks import SignedRanks
 from netdyno.tuning.features import NEEDED, Features, distance
 
-FORMAT = 1
+FORMAT = 2
+BY_BURSTS = 1
+"""The format whose rate was that of single bursts, summed over connections."""
 NEIGHBOURS = 3
 LEAST = 6
 """Contexts without which nothing is proposed."""
@@ -42,7 +44,7 @@ BASELINE = ""
 """The name of changing nothing."""
 
 
-WORDS = {"rtt": "round trip time", "rate": "delivery rate"}
+WORDS = {"rtt": "round trip time", "rate": "rate"}
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,23 @@ class Experience:
             if not path.exists():
                 raise FileNotFoundError(path)
             plain = reading.record(path)
-            if plain["format"] != FORMAT:
+            if plain["format"] not in (BY_BURSTS, FORMAT):
                 raise ValueError(f"format {plain['format']}")
             contexts = tuple(Context(**one) for one in plain["contexts"])
+            if plain["format"] == BY_BURSTS:
+                contexts = tuple(replace(one, features=_by_bytes(one.features)) for one in contexts)
             return cls(plain["machine"], plain["settings"], contexts)
         except FileNotFoundError as e:
             fix = "`netdyno tune learn` makes one on this machine; --experience names another"
             raise Error("ND-104-55", "there is no experience yet", at=str(path), fix=fix) from e
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise Error("ND-104-55", f"it is no experience: {e}", at=str(path)) from e
+
+
+def _by_bytes(features: Features) -> Features:
+    """With the rate as it is told now, from bytes: each connection of a trial was made in it."""
+    known = "flow" in features and features.get("connects")
+    return {**features, "rate": 8 * features["flow"] * features["connects"]} if known else features
 
 
 @dataclass(frozen=True)

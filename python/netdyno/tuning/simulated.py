@@ -165,7 +165,7 @@ class SimulatedBench:
             "TcpExtListenOverflows": true["failed"],
             "tcp.rtt_ms": self.path.rtt * 1e3 * math.exp(draw.gauss(0, self.noise)),
             "tcp.cwnd": window / MSS * math.exp(draw.gauss(0, self.noise)),
-            "tcp.delivery_rate": true["throughput"] * math.exp(draw.gauss(0, self.noise)),
+            "IpExtOutOctets": true["throughput"] / 8 * math.exp(draw.gauss(0, self.noise)),
             "tcp.rwnd_limited": max(0.0, limited[RMEM] - abs(draw.gauss(0, self.noise))),
             "tcp.sndbuf_limited": max(0.0, limited[WMEM] - abs(draw.gauss(0, self.noise))),
             "tcp.restarts": 40.0 * (now[IDLE] == 1),

@@ -57,10 +57,11 @@ def test_the_features_of_a_service() -> None:
         "tcp.connections": 4.0, "TcpOutSegs": 1000.0, "TcpInSegs": 900.0, "TcpRetransSegs": 20.0,
         "UdpInDatagrams": 60.0, "UdpOutDatagrams": 40.0, "TcpActiveOpens": 5.0, "TcpPassiveOpens": 15.0,
         "IpExtInOctets": 2e6, "IpExtOutOctets": 4e6, "UdpRcvbufErrors": 10.0, "TcpExtListenDrops": 20.0,
+        "Ip6InOctets": 0.0,
     }  # fmt: skip
     found = features(counters, 10.0)
     assert found == pytest.approx({
-        "rtt": 0.04, "rate": 1e7, "rwnd_limited": 0.5, "sndbuf_limited": 0.1, "retransmits": 0.02,
+        "rtt": 0.04, "rate": 4.8e6, "rwnd_limited": 0.5, "sndbuf_limited": 0.1, "retransmits": 0.02,
         "udp": 0.05, "connects": 2.0, "flow": 3e5, "drops": 3.0,
     })  # fmt: skip
     assert set(found) == {f.name for f in looking.FEATURES}
@@ -107,8 +108,8 @@ def test_what_is_unlike_all_that_is_known_gets_no_proposal(experience: Experienc
     ("without", "said"),
     [
         (["rtt"], "its round trip time is not known"),
-        (["rate"], "its delivery rate is not known"),
-        (["rtt", "rate"], "its round trip time and delivery rate are not known"),
+        (["rate"], "its rate is not known"),
+        (["rtt", "rate"], "its round trip time and rate are not known"),
     ],
 )
 def test_where_round_trip_or_rate_is_unknown_nothing_is_proposed(
@@ -147,7 +148,7 @@ def test_the_verb_abstains_with_a_code_and_says_how_to_give_what_is_missing(
     assert call(verb) == 90
     out, err = capsys.readouterr()
     said = " ".join(err.split())
-    assert "ND-90-32: nothing is proposed: its round trip time and delivery rate are not known" in said
+    assert "ND-90-32: nothing is proposed: its round trip time and rate are not known" in said
     assert "like --rtt 30ms --rate 100Mbit/s" in said
     assert "proposed" not in out
     assert call([*verb, "--rtt", "100ms", "--json"]) == 90
@@ -293,3 +294,20 @@ def test_without_an_own_one_there_is_that_of_another_machine(
     # of services as unlike as these no one setting is the best for all
     assert judged["beats"] is True
     assert judged["best_gain"] >= judged["gain"] > judged["static_gain"] > 0
+
+
+def test_the_rate_is_that_of_bytes_over_both_families() -> None:
+    """The delivery rate of single bursts said 186 Gbit/s of a service of 76 Mbit/s."""
+    counters = {"tcp.rtt_ms": 0.04, "tcp.delivery_rate": 186e9, "Ip6InOctets": 5e5, "Ip6OutOctets": 94e6}
+    assert features(counters, 10.0)["rate"] == pytest.approx(8 * 94.5e6 / 10)
+
+
+def test_an_experience_of_before_has_its_rates_by_bytes(tmp_path: Path) -> None:
+    old = {"flow": 2e6, "connects": 0.5, "rate": 1.75e8}
+    context = {"name": "c", "features": old, "metric": "m", "gains": {}}
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"format": 1, "machine": {}, "settings": {}, "contexts": [context]}))
+    found = Experience.read(path)
+    assert found.contexts[0].features["rate"] == 8e6
+    found.write(path)
+    assert Experience.read(path) == found
