@@ -52,7 +52,9 @@ DEVICE = (
 CONNTRACK = ("insert_failed", "drop", "early_drop")
 """Columns of stat/nf_conntrack, of each namespace: connections that found no room in the table."""
 NEIGHBOURS = ("table_fulls",)
-"""Columns of stat/arp_cache and ndisc_cache, of the whole machine: addresses that found no room."""
+"""Columns of the tables of neighbours, of the whole machine: addresses that found no room."""
+NEIGHBOUR_TABLES = {"arp_cache": "neigh", "ndisc_cache": "neigh6"}
+"""Of IPv4 and IPv6: their files in stat, and how their counters begin."""
 STAT = Path("/proc/net/stat")
 
 KERNEL = {
@@ -228,10 +230,8 @@ def read(where: CounterSource) -> Counters:
 
     namespace.inside(where.namespace, inside)
     found.update(parse_softnet(_text(Path("/proc/net/softnet_stat"))))
-    neighbours = [
-        parse_table(_text(STAT / name), "neigh", NEIGHBOURS) for name in ("arp_cache", "ndisc_cache")
-    ]
-    found.update({name: sum(one.get(name, 0.0) for one in neighbours) for name in neighbours[0]})
+    for name, prefix in NEIGHBOUR_TABLES.items():
+        found.update(parse_table(_text(STAT / name), prefix, NEIGHBOURS))
     found.update(parse_cpu(_text(Path("/proc/stat"))))
     for what in ("cpu", "memory", "io"):
         found.update(parse_pressure(_text(Path("/proc/pressure") / what), what))
@@ -284,7 +284,7 @@ class Sampler:
         self.close()
 
 
-MACHINE = ("softnet.", "psi.", "cpu.", "kernel.", "neigh.")
+MACHINE = ("softnet.", "psi.", "cpu.", "kernel.", "neigh.", "neigh6.")
 """Counters that all namespaces share."""
 
 

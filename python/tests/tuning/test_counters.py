@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from netdyno.lab import counters, sockets
 from netdyno.stats.comparison import counters_here
+from netdyno.tuning import watch
+from netdyno.tuning.registry import registry
 
 SNMP = """\
 Tcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens CurrEstab RetransSegs
@@ -203,3 +206,18 @@ def test_tables_with_a_line_for_each_cpu() -> None:
     assert counters.parse_table(text, "conntrack", ("drop", "missing")) == {"conntrack.drop": 16.0}
     assert counters.parse_table(text, "conntrack", ("early_drop",)) == {}
     assert counters.parse_table("", "conntrack", ("drop",)) == {}
+
+
+def test_full_tables_of_neighbours_are_told_apart_by_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "STAT", tmp_path)
+    (tmp_path / "arp_cache").write_text("entries table_fulls\n0 0\n0 0\n")
+    (tmp_path / "ndisc_cache").write_text("entries table_fulls\n0 a\n0 6\n")
+    found = counters.read(counters.CounterSource())
+    assert (found["neigh.table_fulls"], found["neigh6.table_fulls"]) == (0, 16)
+    parameters = {rule.counter: rule.tunable for rule in watch.rules().values()}
+    for family, counter in ((4, "neigh.table_fulls"), (6, "neigh6.table_fulls")):
+        name = f"net.ipv{family}.neigh.default.gc_thresh3"
+        assert parameters[counter] == name
+        assert tuple(registry().find(name).counters) == (counter,)
