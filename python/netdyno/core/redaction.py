@@ -40,10 +40,14 @@ def learn(*values: str) -> None:
     _known.update(one for one in folded if len(one) >= SHORTEST)
 
 
+def hide_known(text: str) -> str:
+    """A text without the secrets that are known."""
+    return spelling.hide(text, _known) if _known else text
+
+
 def hide(text: str) -> str:
     """A text without the secrets that are known, and without those in URLs."""
-    if _known:
-        text = spelling.hide(text, _known)
+    text = hide_known(text)
     return url(_BARE.sub(f"{HIDDEN}@", text))
 
 

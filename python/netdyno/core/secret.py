@@ -29,6 +29,9 @@ RECORDING = ("media", "source")
 
 KeyPath = tuple[str | int, ...]
 
+UNSENT = "key"
+"""The mark of what is computed with and never sent."""
+
 
 def is_secret(path: str) -> bool:
     """Whether a path into a profile, as factors have it, leads to a secret."""
@@ -38,7 +41,7 @@ def is_secret(path: str) -> bool:
         for at, model in enumerate(parts[:-1], start=1)
         for depth in (1, 2)
     ]
-    return True in marks or ("names" in marks and is_named(parts[-1]))
+    return True in marks or UNSENT in marks or ("names" in marks and is_named(parts[-1]))
 
 
 def resolve(profile: Any) -> tuple[Any, list[str], list[dict[str, Any]]]:
@@ -101,7 +104,7 @@ def storable(profile: Any, named: Any = None) -> Any:
 
 
 def in_the_open(profile: Any) -> list[str]:
-    """Places of secrets that a capture of the run will hold: those that do not go through TLS."""
+    """Places of secrets that a capture of the run will hold: those that are sent, and not through TLS."""
     if not isinstance(profile, Mapping):
         return []
     groups, targets = _groups(profile), profile.get("targets")
@@ -111,6 +114,8 @@ def in_the_open(profile: Any) -> list[str]:
         target = str(group.get("target", ""))
         if isinstance(targets, Mapping):
             target = str(targets.get(target, target))
+        if _how(path) == UNSENT:
+            continue
         secret = isinstance(value, Mapping) or is_marked(path) or masked_parameters(value) != value
         if secret and not _is_safe(target):
             found.append(_named(path))
@@ -138,13 +143,24 @@ def located(profile: dict[str, Any], folder: Path) -> None:
 
 def is_marked(path: KeyPath) -> bool:
     """Whether what stands at a path is secret even if it is written there."""
-    model, *keys = [part for part in path[3:] if isinstance(part, str)] or [""]
-    mark = _mark(model, ".".join(keys[:2])) or (_mark(model, keys[0]) if keys else None)
-    return mark is True or (mark == "names" and is_named(keys[-1]))
+    mark = _how(path)
+    return mark in (True, UNSENT) or (mark == "names" and is_named(str(_keys(path)[-1])))
+
+
+def _keys(path: KeyPath) -> list[str]:
+    """The model of a path, and the keys in it."""
+    return [part for part in path[3:] if isinstance(part, str)] or [""]
+
+
+def _how(path: KeyPath) -> Any:
+    """How what stands at a path is marked."""
+    model, *keys = _keys(path)
+    return _mark(model, ".".join(keys[:2])) or (_mark(model, keys[0]) if keys else None)
 
 
 def _mark(model: str, key: str) -> Any:
-    """How the model marks a key: `True`, secret whatever it says; `names`, entries secret by their names."""
+    """How the model marks a key: `True`, secret whatever it says; `key`, never sent besides; `names`,
+    entries secret by their names."""
     return models.find(model).secrets.get(key)
 
 

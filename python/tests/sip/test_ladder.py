@@ -205,13 +205,37 @@ def test_a_challenge_that_is_answered_is_no_failure(tmp_path: Path) -> None:
         "Proxy-Authorization: Basic SECRET",
         "authorization : Bearer SECRET",
         "To: <sip:alice:SECRET@b>",
+        "Authorization: Basic\r\n SECRET",
+        'Authorization: Digest username="a", response="SECRET\\"SECRET"',
+        'Authorization: Digest username="a", auts="SECRET"',
+        'WWW-Authenticate: Digest nonce="n", ik="SECRET", ck="SECRET"',
+        'Authentication-Info: rspauth="SECRET"',
+        "Refer-To: <sip:c@h?Authorization=Digest%20response=SECRET>",
+        "Contact: <sip:u;password=SECRET@h>",
+        "X-Token: a\r\n\tSECRET",
         "a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:SECRET|2^20",
+        "a=crypto:2 F8_128_HMAC_SHA1_80 inline:SECRET|2^20|1:4;inline:SECRET|2^20|2:4",
+        "a=key-mgmt:mikey SECRET",
+        "a=acap:1 crypto:1 AES_CM_128_HMAC_SHA1_80 inline:SECRET",
+        "a=acap:2 key-mgmt:mikey SECRET",
+        "a=pcfg:1 a=crypto:1 inline:SECRET",
+        "a=ice-pwd:SECRET",
+        "<password>SECRET</password>",
     ],
 )
 def test_credentials_are_hidden(line: str) -> None:
     shown = hidden(f"X: 1\r\n{line}\r\nCSeq: 1 BYE\r\n\r\n".encode())
     assert b"SECRET" not in shown
     assert b"(hidden)" in shown and b"CSeq: 1 BYE" in shown
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Content-Disposition: inline", "Session-Expires: 90", "a=ice-ufrag:x", "Security-Client: ipsec-3gpp"],
+)
+def test_what_is_no_secret_is_shown(line: str) -> None:
+    whole = f"X: 1\r\n{line}\r\nCSeq: 1 BYE\r\n\r\n".encode()
+    assert hidden(whole) == whole
 
 
 def secret_capture(tmp_path: Path) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +82,68 @@ def test_first_and_failed_calls_are_kept_without_secrets(
         ]
         done = subprocess.run([*command, "-Y", "sip"], capture_output=True, text=True, check=True)
         assert len(done.stdout.splitlines()) == sum(len(one["messages"]) for one in calls)
+
+
+@contextlib.contextmanager
+def repeating(words: str) -> Iterator[int]:
+    """A registrar at a port that challenges, and then rejects with these words."""
+    rejected = f"SIP/2.0 486 Bad {words}", f"X-Told: {words}"
+    challenged = "SIP/2.0 401 Unauthorized", 'WWW-Authenticate: Digest realm="r", nonce="n"'
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
+        wire.bind(("127.0.0.1", 0))
+
+        def serve() -> None:
+            while True:
+                data, peer = wire.recvfrom(65535)
+                if data == b"end":
+                    return
+                lines = data.decode().split("\r\n")
+                kept = [
+                    one for one in lines if one.partition(":")[0] in ("Via", "From", "To", "Call-ID", "CSeq")
+                ]
+                status, more = rejected if "Authorization:" in data.decode() else challenged
+                wire.sendto("\r\n".join([status, *kept, more, "Content-Length: 0", "", ""]).encode(), peer)
+
+        with ThreadPoolExecutor() as pool:
+            served = pool.submit(serve)
+            try:
+                yield wire.getsockname()[1]
+            finally:
+                wire.sendto(b"end", wire.getsockname())
+            served.result()
+
+
+@pytest.mark.slow
+def test_what_the_run_names_as_secret_is_in_nothing_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets = {"WORD": "hunter2-word", "HEADER": "sesame-header", "BODY": "sesame-body"}
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    steps = tmp_path / "steps.yaml"
+    steps.write_text(
+        "- send: {method: REGISTER, headers: {X-Mine: {env: HEADER}}, body: {env: BODY}}\n- expect: {status: 200}\n"
+    )
+    wanted, runs = tmp_path / "wanted.html", tmp_path / "runs"
+    with repeating(f"{secrets['WORD']} for {secrets['HEADER']}") as port:
+        words = ["--scenario", str(steps), "--password", "env:WORD", "--trace", "2", "--html", str(wanted)]
+        app.call(["sip", "load", f"sip:127.0.0.1:{port}", *words, "--runs", str(runs), *LOAD])
+    said = capsys.readouterr().err
+    assert "the capture holds secrets" not in said
+    will = re.search(r"the capture will hold secrets as they are: (.*)", said)
+    assert will is None or "password" not in will[1]
+    (folder,) = runs.glob("*sip-*")
+    assert ladder(folder, capsys)
+    result = json.loads((folder / "result.json").read_text())
+    assert result["legs"][0]["repetitions"][0]["capture"]["secrets"] == []
+    assert app.call(["sip", "ladder", str(folder), "--messages"]) == 0
+    shown = capsys.readouterr().out
+    assert "X-Mine: ***" in shown and "486 Bad ***" in shown
+    kept = [wanted, *(one for one in folder.rglob("*") if one.is_file())]
+    assert wanted.exists() and {"ladder.json", "capture.pcapng", "report.html"} <= {one.name for one in kept}
+    for file in kept:
+        for value in secrets.values():
+            assert value.encode() not in file.read_bytes() and value not in shown, file
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel
 
+from netdyno.core import redaction
 from netdyno.sip.ladder.arrow import Arrow, arrow
 from netdyno.sip.ladder.capture import Message
 from netdyno.sip.ladder.framing import LWS, is_response
@@ -104,7 +105,7 @@ class Call:
     def record(self) -> CallRecord:
         """What JSON and pages have of it."""
         return CallRecord(
-            call_id=self.call_id,
+            call_id=redaction.hide_known(self.call_id),
             began=datetime.fromtimestamp(self.began, UTC).isoformat(),
             parties=self.parties,
             failures=self.failures,

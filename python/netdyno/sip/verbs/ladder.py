@@ -54,7 +54,7 @@ def ladder(
     """Show the SIP messages of a capture or a run as ladder diagrams, one for each call.
 
     Reads UDP and TCP. Of a run it reads what `--capture` kept. A message that was sent again over UDP has
-    the word `repeated`, and a dashed arrow on the page. Digest responses, other credentials and SRTP keys are
+    the word `repeated`, and a dashed arrow on the page. Digest responses, other credentials and keys are
     hidden.
 
         netdyno sip ladder trace.pcap

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from netdyno import files
 from netdyno.cli import console
 from netdyno.core.result import Result
 from netdyno.errors import Error
+from netdyno.experiment.runner import save
 from netdyno.sip.ladder import trace
 
 
@@ -34,16 +34,16 @@ def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
 
 def keep(result: Result, folder: Path, most: int) -> None:
     """Reduce what was captured to what is to be kept, and put ladders into the report. Raises Error."""
-    # loaded here, for the other verbs to start sooner
-    from netdyno.report.render import render_folder
-
     captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
     kept = trace.reduce(folder, most, any(one.state == "full" or one.dropped for one in captures))
+    # what is kept of it holds none
+    for one in captures:
+        one.secrets = []
     if kept is None or not kept.calls:
         console.note("--trace: there is no message to keep")
         return
     told = f"--trace: the first {kept.first:,} of {kept.calls:,} calls, and {kept.failed:,} that failed"
     if kept.cut:
         told += f" (the capture of {trace.LIMIT} was full or lost packets: later calls are not in it)"
-    files.write(folder / "report.html", render_folder(folder))
+    save(result, folder)
     console.note(f"{told}: in the report, and `netdyno sip ladder {folder}`")
