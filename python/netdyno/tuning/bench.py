@@ -44,13 +44,17 @@ from netdyno.tuning.trial_setting import applied, is_tunable, of_processes, with
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 """Addresses for benchmarks (RFC 2544 appendix C.2.2)."""
 
+CLIENT6, SERVER6 = "2001:2::1", "2001:2::2"
+"""The same of IPv6 (RFC 5180 section 8), where the kernel has it."""
+HAS_IPV6 = Path("/proc/sys/net/ipv6").is_dir()
+
 DISCARD = 9
 """A port where nobody listens on a bench."""
 
 HOST = "host"
 """Of `where`: this machine itself."""
-LOOPBACK = "127.0.0.1"
-"""Address of the server where load and server are in one namespace."""
+LOOPBACK, LOOPBACK6 = "127.0.0.1", "::1"
+"""Addresses of the server where load and server are in one namespace."""
 
 _LOOPBACK = re.compile(r"\b127(\.\d+){3}\b|\blocalhost\b|\[::1\]")
 
@@ -190,6 +194,9 @@ def path(text: str) -> str | dict[str, Any]:
 
 def topology(spec: Spec) -> Topology:
     """A client and a server, and the path between them."""
+    client, server = (
+        [f"{v4}/24", *([f"{v6}/64"] * HAS_IPV6)] for v4, v6 in ((CLIENT, CLIENT6), (SERVER, SERVER6))
+    )
     return Topology(
         hosts={
             "client": Host(role="generator"),
@@ -197,8 +204,8 @@ def topology(spec: Spec) -> Topology:
         },
         links=[
             Link(
-                a=End(host="client", addresses=[f"{CLIENT}/24"], offloads=spec.offloads),
-                b=End(host="server", addresses=[f"{SERVER}/24"]),
+                a=End(host="client", addresses=client, offloads=spec.offloads),
+                b=End(host="server", addresses=server),
                 impair=spec.path,
             )
         ],
@@ -210,9 +217,15 @@ def add_neighbours() -> None:
 
     A datagram to a port where nobody listens is answered with an error, which has come both ways.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    _reach(socket.AF_INET, SERVER)
+    if HAS_IPV6:
+        _reach(socket.AF_INET6, SERVER6)
+
+
+def _reach(family: socket.AddressFamily, server: str) -> None:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.settimeout(0.2)
-        probe.connect((SERVER, DISCARD))
+        probe.connect((server, DISCARD))
         for _ in range(10):
             try:
                 probe.send(b"")
@@ -269,7 +282,8 @@ def start_bench(
     given = [*hosts, (setting, spec.tuned)]
     for values, host in given:
         stack.enter_context(applied(without_processes(values), spaces[host], allow_global, notes))
-    site = Site(spaces["client"], spaces["server"], SERVER, folder, notes)
+    address6 = SERVER6 if HAS_IPV6 else ""
+    site = Site(spaces["client"], spaces["server"], SERVER, folder, notes, address6=address6)
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
@@ -298,7 +312,8 @@ def _start_in_place(
         stack.enter_context(applied(wanted, spec.trial_namespace, allow_global, notes, used=True))
     if follow:
         follow()
-    site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes)
+    address6 = LOOPBACK6 if HAS_IPV6 else ""
+    site = Site(spec.trial_namespace, spec.trial_namespace, LOOPBACK, folder, notes, address6=address6)
     load = workload(spec)
     load.serve(site)
     stack.callback(load.stop)
@@ -395,7 +410,7 @@ class NamespaceBench:
         if self.spec.where is None and _LOOPBACK.search(load):
             return (
                 "The load has a network namespace of its own, where the server is not at 127.0.0.1: write "
-                "{address} in place of it"
+                "{address}, or {address6} for IPv6, in place of it"
             )
         return ""
 

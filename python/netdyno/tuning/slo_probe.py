@@ -15,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.lab.workload import Site
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning.bench import LOOPBACK
+from netdyno.tuning.bench import HAS_IPV6, LOOPBACK, LOOPBACK6
 from netdyno.tuning.watch import SINCE, SLO
 
 PAUSE = 1.0
@@ -98,7 +98,8 @@ class SloProbe:
     def _run(self) -> None:
         before: str | None = None
         with tempfile.TemporaryDirectory(prefix="nd-probe-") as folder:
-            site = Site(self._where, self._where, LOOPBACK, Path(folder), self._notes)
+            address6 = LOOPBACK6 if HAS_IPV6 else ""
+            site = Site(self._where, self._where, LOOPBACK, Path(folder), self._notes, address6=address6)
             while not self._end.wait(PAUSE):
                 began = time.monotonic()
                 try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +20,12 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.lab.network import Network
 from netdyno.lab.workload import Site, printed
-from netdyno.lab.workload.command import CommandLoad
+from netdyno.lab.workload.command import CommandLoad, words
 from netdyno.stats.observation import Observation
 from netdyno.stats.winner import winners
 from netdyno.system.journal import Journal
 from netdyno.tuning import slo_probe, slos
-from netdyno.tuning.bench import SERVER, Spec, topology
+from netdyno.tuning.bench import HAS_IPV6, SERVER, NamespaceBench, Spec, topology
 from netdyno.tuning.pages import comparison
 from netdyno.tuning.slo_probe import SloProbe
 from netdyno.tuning.verbs import own_service
@@ -326,3 +327,40 @@ def test_a_page_tells_slos_and_likely_sizes_in_both_languages() -> None:
         assert f'msgid "{said.id}"' in catalogue
     assert (one.args["a"], one.args["b"], one.args["n"]) == ("8", "0", "8")
     assert "25.0" in str(size.args["change"])
+
+
+SERVES6 = """
+import socket
+s = socket.create_server(("::", 9090), family=socket.AF_INET6)
+while True:
+    c, who = s.accept()
+    c.sendall(who[0].encode())
+    c.close()
+"""
+ASKS6 = """
+import socket, sys
+c = socket.create_connection((sys.argv[1], 9090), 20)
+print("v6=%d" % (c.family == socket.AF_INET6 and c.recv(100) == b"2001:2::1"))
+"""
+
+
+@root
+@pytest.mark.skipif(not HAS_IPV6, reason="the kernel has no IPv6")
+def test_a_service_is_loaded_over_ipv6(tmp_path: Path) -> None:
+    for name, text in (("serve.py", SERVES6), ("ask.py", ASKS6)):
+        (tmp_path / name).write_text(text)
+    options = {
+        "server": f"{sys.executable} {tmp_path / 'serve.py'}",
+        "load": f"{sys.executable} {tmp_path / 'ask.py'} {{address6}}",
+        "metrics": ["v6=v6=(\\d+)"],
+        "better": ["higher"],
+    }
+    seen = NamespaceBench(Spec(workload="command", options=options)).measure({}, 1)
+    assert (seen.metrics, seen.why) == ({"v6": 1.0}, "")
+
+
+def test_a_load_over_ipv6_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(Error, match=r"ND-104-07.*no IPv6"):
+        words("true {address6}", Site(None, None, "127.0.0.1", tmp_path), 1)
+    site = Site(None, None, "127.0.0.1", tmp_path, address6="::1")
+    assert words("true [{address6}]:{seed}", site, 3)[1:] == ["[::1]:3"]

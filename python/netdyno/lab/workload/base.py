@@ -53,6 +53,8 @@ class Site:
     """Seconds after which a load generator is ended, whatever its own limit."""
     guests: tuple[Guest | None, Guest | None] = (None, None)
     """Machines that are client and server in place of the namespaces."""
+    address6: str = ""
+    """Of the server over IPv6; empty: it has none."""
 
     def site_of(self, name: str) -> DutSite:
         """For a server that is a device under test."""

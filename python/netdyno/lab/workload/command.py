@@ -38,8 +38,8 @@ LOOK = 0.02
 
 
 class CommandOptions(Settings):
-    """Settings of a command as a workload. In both commands `{address}` stands for the address of the server,
-    `{seed}` for the number of the trial's seed."""
+    """Settings of a command as a workload. In both commands `{address}` stands for the IPv4 address of the
+    server, `{address6}` for that of IPv6 (in a URL in brackets), `{seed}` for the trial's seed."""
 
     load: str = Field(min_length=1)
     """Command that loads the service and prints its result; without a shell."""
@@ -113,7 +113,13 @@ class CommandLoad(Workload):
 
 def words(command: str, site: Site, seed: int) -> list[str]:
     """A command as it is started: words by the rules of a shell, without one."""
-    filled = [w.replace("{address}", site.address).replace("{seed}", str(seed)) for w in shlex.split(command)]
+    if "{address6}" in command and not site.address6:
+        what = "there is no IPv6 between the hosts of this bench"
+        raise Error("ND-104-07", what, at=command, fix="Use {address}, or enable IPv6 in the kernel")
+    values = {"{address}": site.address, "{address6}": site.address6, "{seed}": str(seed)}
+    filled = shlex.split(command)
+    for name, value in values.items():
+        filled = [word.replace(name, value) for word in filled]
     program = shutil.which(filled[0]) or shutil.which(filled[0], path=SYSTEM)
     if program is None:
         what = f"the program {filled[0]} is missing"

@@ -18,7 +18,8 @@ Load = Annotated[
     str | None,
     typer.Option(
         "--load",
-        help="In place of BENCH: a command that loads the service. {address} is the server's address.",
+        help="In place of BENCH: a command that loads the service. {address} is the server's address, "
+        "{address6} that of IPv6.",
         metavar="COMMAND",
     ),
 ]
