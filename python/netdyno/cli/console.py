@@ -83,10 +83,11 @@ def err() -> Console:
     return Safe(stderr=True, soft_wrap=True)
 
 
-def _say(text: Text) -> None:
+def _say(text: Text, wrapped: bool = False) -> None:
     # whom it does not reach it does not concern: what is done goes on, and the exit code tells
     with contextlib.suppress(OSError):
-        err().print(text)
+        to = err()
+        to.print(text, soft_wrap=not (wrapped and to.is_terminal))
 
 
 def error(text: str) -> None:
@@ -97,6 +98,11 @@ def error(text: str) -> None:
 def note(text: str) -> None:
     """A line for people that is no result."""
     _say(Text(escape.lines(redaction.hide(text))))
+
+
+def progress(text: str) -> None:
+    """A note that may be long and that nobody copies: a terminal breaks it between words, not in them."""
+    _say(Text(escape.lines(redaction.hide(text))), wrapped=True)
 
 
 def show(e: Error) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.cli import console
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record, read
@@ -226,3 +227,18 @@ def test_a_long_trial_is_said_to_run_still(
             time.sleep(0.05)
             err += capsys.readouterr().err
     assert "the trial still runs" in err
+
+
+def test_a_long_line_of_progress_breaks_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "proof 1: 10 pairs with the baseline, net.ipv4.tcp_congestion_control and 20 trials"
+    console.progress(text)
+    assert capsys.readouterr().err == f"{text}\n", "what is no terminal has it whole"
+    monkeypatch.setattr(
+        console, "err", lambda: console.Safe(stderr=True, soft_wrap=True, force_terminal=True, width=40)
+    )
+    console.progress(text)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 1 and all(len(line) <= 40 for line in lines)
+    assert " ".join(line.strip() for line in lines) == text

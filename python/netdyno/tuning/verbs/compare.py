@@ -294,7 +294,7 @@ class ComparisonPrinter(StudyListener):
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        console.note(text)
+        console.progress(text)
 
     def noise(self, found: Calibration) -> None:
         """What the bench can show."""
@@ -309,7 +309,7 @@ class ComparisonPrinter(StudyListener):
         self._last = time.monotonic()
         left = (self._last - self._began) / done * (of - done)
         why = "" if seen.valid else f": discarded, {seen.why}"
-        console.note(f"{what}: trial {done} of {of}, {quantities.wait(left)} left{why}")
+        console.progress(f"{what}: trial {done} of {of}, {quantities.wait(left)} left{why}")
 
 
 def _show_looks(looks: Mapping[str, Any]) -> None:

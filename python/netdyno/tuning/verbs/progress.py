@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,10 +66,8 @@ class ProgressLine:
         ]
         said = ", ".join(shown) if seen.valid else f"discarded: {seen.why}"
         left = max(0, self.trials - done) * self._record.took / max(1, done)
-        print(
-            f"{done:4}/{self.trials} {trial.phase.split(' {')[0]}: {said}; {quantities.wait(left)} left",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+        phase = trial.phase.split(" {")[0]
+        console.progress(f"{done:4}/{self.trials} {phase}: {said}; {quantities.wait(left)} left")
 
 
 class StudyPrinter(StudyListener):
@@ -78,7 +75,7 @@ class StudyPrinter(StudyListener):
 
     def note(self, text: str) -> None:
         """Something worth knowing."""
-        console.note(text)
+        console.progress(text)
 
     def begun(self, record: Record, trials: int, metrics: Sequence[Metric]) -> None:
         """Trials are about to be measured."""
@@ -94,7 +91,7 @@ class StudyPrinter(StudyListener):
             if math.isfinite(least)
         )
         assumed = f" ({plan.assumed})" if seen else ""
-        console.note(
+        console.progress(
             f"proof {plan.number}: {plan.pairs} pairs with the baseline, of the {plan.least} or "
             f"more that it takes at a level of {plan.level:.3g}; {trials} trials, and up to "
             f"{plan.spare} again where one is disturbed{seen}{assumed}"
