@@ -65,9 +65,7 @@ def studies(asked: Mapping[str, str]) -> dict[str, Any]:
          "finding": one.finding, "applies": one.state == "done" and one.kind in KINDS}
         for one in rows
     ]  # fmt: skip
-    kept = [
-        str(persist.ETC / name) for name in (persist.SYSCTL, persist.UDEV) if (persist.ETC / name).exists()
-    ]
+    kept = [str(path) for path in persist.kept()]
     return {"studies": listed, "in_force": _in_force(), "kept": kept, "root": os.geteuid() == 0}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.system import journal, namespace, proc
 from netdyno.tuning.access import files
-from netdyno.tuning.plan import Plan
+from netdyno.tuning.plan import Plan, Step
 
 ROOT = Path("/")
 FOLDERS = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
@@ -40,11 +40,10 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
         raise Error("ND-92-40", f"TuneD is active with the profile {profile}", at="this machine", fix=fix)
     held = [(pid, entry) for pid, entry in changes_in_force(folder) if pid != os.getpid()]
     for step in plan.steps if held else ():
-        target = [step.target.kind, step.target.path, step.target.device]
-        wanted = {"where": step.where, "id": namespace.cookie(step.where), "target": target}
+        wanted = place(step)
         for pid, entry in held:
-            if _same(wanted, entry):
-                raise _in_use(" ".join(filter(None, target[1:])), pid, entry.get("where"))
+            if same(wanted, entry):
+                raise _in_use(" ".join(filter(None, wanted["target"][1:])), pid, entry.get("where"))
 
 
 def refuse_file(path: Path, folder: Path) -> None:
@@ -63,14 +62,20 @@ def free(entry: Mapping[str, Any], folder: Path) -> bool:
     """Whether no living process of ours has set, and will put back, what an entry of a dead one is about."""
     files = [one["path"] for _, one in changes_in_force(folder, ("sysctl",))]
     if entry["kind"] in KINDS:
-        return not any(_same(entry, one) for _, one in changes_in_force(folder))
+        return not any(same(entry, one) for _, one in changes_in_force(folder))
     return entry["kind"] != "sysctl" or entry["path"] not in files
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def place(step: Step) -> dict[str, Any]:
+    """What a step is about, as an entry of the journal tells it."""
+    target = [step.target.kind, step.target.path, step.target.device]
+    return {"where": step.where, "id": namespace.cookie(step.where), "target": target}
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether both are about one parameter; a namespace may have several names."""
-    place = one.get("where") == other.get("where") or one.get("id") == other.get("id") is not None
-    return place and list(one["target"]) == list(other["target"])
+    there = one.get("where") == other.get("where") or one.get("id") == other.get("id") is not None
+    return there and list(one["target"]) == list(other["target"])
 
 
 def tuned(root: Path = ROOT) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from netdyno import files
+from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.tuning import access, owners
@@ -18,10 +20,29 @@ FILES = ("sysfs", "device_napi")
 """Ways to files of a device."""
 UDEV = "udev/rules.d/netdyno-tune.rules"
 """Letters come after digits: these are read last, so that they hold."""
+_NAME = re.compile(r"(sysctl\.d/netdyno-tune(-\d+)?\.conf)|(rules\.d/netdyno-tune(-\d+)?\.rules)")
 _HEAD = "# Written by `netdyno tune apply --keep`; `netdyno tune restore` takes it away again.\n"
 
 
-def check(plan: Plan, etc: Path = ETC) -> None:
+def kept(etc: Path = ETC) -> list[Path]:
+    """The files that are there: each `--keep` has files of its own, so that what comes later adds to it."""
+    there = [path for name in (SYSCTL, UDEV) for path in sorted((etc / name).parent.glob("*"))]
+    return [path for path in there if is_kept(path)]
+
+
+def is_kept(path: Path) -> bool:
+    """Whether a file is one that we write, by its name."""
+    return bool(_NAME.fullmatch(f"{path.parent.name}/{path.name}"))
+
+
+def _free(name: str, etc: Path) -> Path:
+    """A file of that name, or with the first number that is free."""
+    first = etc / name
+    later = (first.with_stem(f"{first.stem}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([first], later) if not path.exists())
+
+
+def check(plan: Plan) -> None:
     """Raise when the setting cannot be made to last."""
     if plan.where is not None:
         what = f"the namespace {plan.where} does not outlive a boot, and no file is read for it"
@@ -30,16 +51,21 @@ def check(plan: Plan, etc: Path = ETC) -> None:
         what, instead = access.NOT_KEPT[step.target.kind]
         fix = f"{instead}, or apply it without --keep"
         raise Error("ND-104-07", what, at=step.changes[0].name, fix=fix)
-    for name in (SYSCTL, UDEV):
-        if (etc / name).exists():
-            what = "a setting is kept already"
-            raise Error("ND-104-07", what, at=str(etc / name), fix="Take it back first: netdyno tune restore")
+    held = [entry for _, entry in owners.changes(paths.state() / "journal", ("tunable_kept",))]
+    for step in plan.steps:
+        names = {change.name for change in step.changes}
+        there = [one for one in held if owners.same(owners.place(step), one)]
+        # a line of sysctl.d has all numbers of a parameter
+        if any(step.target.kind == "sysctl" or names & {*one["names"].values()} for one in there):
+            at = ", ".join(sorted(names))
+            fix = "Take what is kept back first: netdyno tune restore"
+            raise Error("ND-104-07", "another value is kept already", at=at, fix=fix)
 
 
 def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
     """Write the files for what is in force, and let it be; the files written."""
     plan, notes = applied.plan, applied.notes
-    texts = {etc / SYSCTL: sysctl(plan), etc / UDEV: udev(plan)}
+    texts = {_free(SYSCTL, etc): sysctl(plan), _free(UDEV, etc): udev(plan)}
     written = [path for path, text in texts.items() if text]
     drafts = [notes.write("path", path=str(path)) for path in written]
     try:
@@ -57,7 +83,7 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
 
 def conflicts(plan: Plan, root: Path = owners.ROOT) -> list[owners.Conflict]:
     """Other files that set what is to be kept."""
-    return owners.conflicts(parameters(plan), f"etc/{SYSCTL}", root)
+    return owners.conflicts(parameters(plan), str(_free(SYSCTL, root / "etc").relative_to(root)), root)
 
 
 def parameters(plan: Plan) -> dict[str, str]:

@@ -448,8 +448,8 @@ from netdyno.tuning.apply import apply
 from netdyno.tuning.plan import plan
 setting = {"net.core.somaxconn": 8192, "net.ipv4.tcp_rmem.max": 67108864, "dev.v0.txqueuelen": 7,
            "dev.v0.rps_cpus": "3", "dev.v0.gro": "off", "dev.v0.qdisc": "pfifo", "dev.t0.coalesce_rx_frames": 32}
-planned = plan(setting)
-persist.check(planned, Path(sys.argv[1]))
+planned = plan({"net.ipv4.tcp_fin_timeout": 15, "dev.v0.gso": "off"} if sys.argv[2:] else setting)
+persist.check(planned)
 persist.persist(apply(planned), Path(sys.argv[1]))
 """
 
@@ -474,8 +474,19 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
     # it outlives the process, and starts of others
     assert journal.restore().undone == []
     assert somaxconn(space) == "8192"
-    with pytest.raises(Error, match="kept already"):
-        persist.check(plan({"net.ipv4.tcp_fin_timeout": 15}), etc)
+    # another one adds to it, in files of its own; what is kept already is not kept twice
+    subprocess.run([*inside, "second"], check=True)
+    assert [path.name for path in persist.kept(etc)] == [
+        "netdyno-tune-2.conf", "netdyno-tune.conf", "netdyno-tune-2.rules", "netdyno-tune.rules"
+    ]  # fmt: skip
+    second = etc / "sysctl.d/netdyno-tune-2.conf"
+    assert second.read_text().splitlines()[1:] == ["net.ipv4.tcp_fin_timeout = 15"]
+    assert sysctl.read(space, "net.ipv4.tcp_fin_timeout") == "15"
+    for setting in ({"net.ipv4.tcp_fin_timeout": 20}, {"net.ipv4.tcp_rmem.min": 8192}, {"dev.v0.gso": "on"}):
+        other = KEEP.replace("sys.argv[2:] else setting", f"False else {setting}")
+        failed = subprocess.run([*inside[:-2], other, str(etc)], check=False, capture_output=True, text=True)
+        assert "ND-104-07" in failed.stderr and "is kept already" in failed.stderr
+    assert len(persist.kept(etc)) == 4
     # and boots: the file has set it again
     for path in (state / "journal").glob("*.jsonl"):
         path.write_text(path.read_text().replace(proc.boot_id(), "another-boot"))
@@ -485,7 +496,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["undone"]) == 9
+    assert len(json.loads(done.stdout)["undone"]) == 13
     assert [path.name for path in etc.rglob("netdyno*")] == []
     now = spaces.state(space)
     assert {k: v for k, v in before.items() if now.get(k) != v} == {}
@@ -494,7 +505,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
 
 def test_nothing_of_a_namespace_can_be_kept(space: str, tmp_path: Path) -> None:
     with pytest.raises(Error, match="ND-104-07"):
-        persist.check(plan({"net.core.somaxconn": 8192}, space), tmp_path)
+        persist.check(plan({"net.core.somaxconn": 8192}, space))
 
 
 def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, state: Path) -> None:

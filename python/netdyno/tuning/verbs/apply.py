@@ -68,7 +68,10 @@ def apply(
         bool, typer.Option("--global", help="Also parameters of the whole machine, not of a namespace.")
     ] = False,
     keep_it: Annotated[
-        bool, typer.Option("--keep", help="Make it persistent across reboots, and return.")
+        bool,
+        typer.Option(
+            "--keep", help="Make it persistent across reboots, beside what is kept already, and return."
+        ),
     ] = False,
     length: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from netdyno import paths
@@ -26,7 +27,6 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
 def ours(entry: dict[str, Any]) -> bool:
     """Whether an entry of the journal is of the tuning."""
-    files = {f"/{persist.SYSCTL}", f"/{persist.UDEV}"}
     return entry["kind"] in (*owners.KINDS, "sysctl", "socket") or (
-        entry["kind"] == "path" and any(str(entry["path"]).endswith(name) for name in files)
+        entry["kind"] == "path" and persist.is_kept(Path(entry["path"]))
     )
