@@ -1,5 +1,5 @@
-"""Lint: the Python package's parts import downwards only, no system another, no logic the command line, and no
-files in a circle.
+"""Lint: the Python package's parts import downwards only, no system another, no logic the command line, and
+no files in a circle.
 
 `python3 tools/python_imports.py` lists what is wrong and ends with 1, or says nothing. Imports inside of
 functions count: they hide a circle, they do not undo it.
@@ -37,7 +37,7 @@ LAYERS = [
 # On top of the platform: each may import all of it, and none another. `systems.py` names their parts.
 SYSTEMS = ["fleet", "nat", "sip", "switch", "tuning", "web"]
 
-# What faces people in a system: it may import the command line, and the rest of its system may import neither.
+# What faces people in a system: it may import the command line, and the rest of its system neither of both.
 FRONT = {"verbs", "dashboard", "demo", "reproduce"}
 
 Module = tuple[str, ...]
@@ -78,8 +78,8 @@ def faults() -> Iterator[str]:
             yield f"netdyno/{name}: has no place in LAYERS of tools/python_imports.py"
             continue
         for to in sorted(targets):
-            if _is_below_front(module) and to and (to[0] == "cli" or (to[0] == module[0] and FRONT & set(to))):
-                yield f"netdyno/{name}: imports {'.'.join(to)}: only {', '.join(sorted(FRONT))} may, the rest not"
+            if _is_below_front(module) and _is_front(to, module[0]):
+                yield f"netdyno/{name}: imports {'.'.join(to)}: only {', '.join(sorted(FRONT))} may"
             if to and to[0] != module[0] and level.get(to[0], -1) >= level[module[0]]:
                 yield f"netdyno/{name}: imports {'.'.join(to)}, which is {_what(module[0], to[0])}"
     # a package and its own files may know each other
@@ -94,6 +94,11 @@ def faults() -> Iterator[str]:
 def _is_below_front(module: Module) -> bool:
     """Whether it is a part of a system that knows of no command line; the dashboard `web` is all front."""
     return module[0] in SYSTEMS and module[0] != "web" and not FRONT & set(module)
+
+
+def _is_front(module: Module, system: str) -> bool:
+    """Whether it is the command line, or what faces people in a system."""
+    return module[:1] == ("cli",) or (module[:1] == (system,) and bool(FRONT & set(module)))
 
 
 def _what(part: str, to: str) -> str:
