@@ -30,6 +30,8 @@ mod params;
 mod per_run;
 mod recipient;
 pub mod scenario;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod transaction;
 
 pub use aka::Aka;

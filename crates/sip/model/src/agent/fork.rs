@@ -34,6 +34,13 @@ pub(super) struct Fork {
     bye: Option<Client>,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Fork {
+    pub(super) fn bytes(&self) -> usize {
+        self.ack.len() + self.bye.as_ref().map_or(0, super::footprint::client)
+    }
+}
+
 impl UserAgent {
     /// A 2xx to an INVITE of ours that waits for none any more.
     pub(super) fn late_answer(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>) {

@@ -40,6 +40,14 @@ impl Default for Leg {
 }
 
 impl Leg {
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn bytes(&self) -> usize {
+        use super::footprint::{client, server};
+        let clients = [&self.invite, &self.request].into_iter().flatten().map(|one| client(one));
+        let servers = [&self.invited, &self.requested].into_iter().flatten().map(|one| server(one));
+        clients.chain(servers).sum()
+    }
+
     fn is_up(&self) -> bool {
         self.dialog.as_ref().is_some_and(|dialog| dialog.session)
     }

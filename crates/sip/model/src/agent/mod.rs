@@ -8,6 +8,8 @@ mod called;
 mod ended;
 mod expected;
 mod failover;
+#[cfg(any(test, feature = "testing"))]
+mod footprint;
 mod fork;
 mod legs;
 mod lifetime;

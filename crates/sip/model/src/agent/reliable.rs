@@ -32,6 +32,13 @@ pub(super) struct Reliable {
     pracks: Vec<Client>,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl Reliable {
+    pub(super) fn pracks(&self) -> impl Iterator<Item = &Client> {
+        self.pracks.iter()
+    }
+}
+
 /// Whether a list of option tags has `100rel`.
 pub(super) fn names_100rel(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|tag| tag.trim_ascii().eq_ignore_ascii_case(b"100rel"))
@@ -53,7 +60,10 @@ impl UserAgent {
         }
         let key = fingerprint(message.call_id) ^ fingerprint(tag).rotate_left(1);
         let known = self.reliable.get_or_insert_default();
-        let full = known.last.len() == CALLEES_MAX || known.pracks.len() == PRACKS_MAX;
+        if known.pracks.len() == PRACKS_MAX {
+            return false;
+        }
+        let full = known.last.len() == CALLEES_MAX;
         match known.last.iter_mut().find(|one| one.0 == key) {
             Some((_, last)) if last.checked_add(1) == Some(rseq) => *last = rseq,
             Some(_) => {
