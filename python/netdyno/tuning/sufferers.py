@@ -122,6 +122,31 @@ def of_half_open(text: str) -> Sufferer | None:
     return most(Sufferer(owner, f"{count:,} connections are half open", count) for owner, count in of.items())
 
 
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket, by process and descriptor."""
+
+    process: str
+    pid: int
+    fd: int
+    port: int
+
+
+def unaccepted(text: str) -> dict[Listener, set[str]]:
+    """Peers of the connections that wait to be accepted, by listener: `ss -tanpOH`."""
+    lines = _lines(text)
+    listeners = _listeners(lines)
+    found: dict[Listener, set[str]] = defaultdict(set)
+    for line in lines:
+        if (
+            line.state in ("ESTAB", "CLOSE-WAIT")
+            and not line.pid
+            and (one := _listener(listeners, line.local))
+        ):
+            found[Listener(one.process, one.pid, one.fd, one.port)].add(line.peer)
+    return found
+
+
 def of_datagrams(looks: tuple[str, str]) -> Sufferer | None:
     """The socket that dropped most from one look to the next: `ss -uanpmOH`, twice."""
     before, after = (_lines(text) for text in looks)

@@ -47,6 +47,8 @@ HARM = {"psi.memory.full": 50_000.0, "TcpExtTCPMemoryPressures": 0.0}
 SLO, SINCE = "slo.broken", "slo.since"
 """Gauges of a load that runs beside: whether its last run broke the SLO, and when that run began. A step is
 judged by a run that began after it."""
+STUCK = "listeners.stuck"
+"""Gauge of listeners from which nothing is accepted: what happens to their queues proves nothing."""
 REST = 5.0
 """Seconds between the end of one attempt and the next."""
 WAIT, LONGEST = 600.0, 14400.0
@@ -370,6 +372,8 @@ class Watcher:
             yield self._back(name, rule, state, attempt, f"memory is short ({harm})", sample.time)
         elif attempt.kept and sample.rate(SLO):
             yield self._back(name, rule, state, attempt, "the SLO is broken, it was kept before", sample.time)
+        elif rule.reach == "backlog" and sample.rate(STUCK):
+            yield self._back(name, rule, state, attempt, "a server accepts nothing", sample.time)
         elif SINCE in sample.rates and sample.rate(SINCE) < attempt.began:
             # no run of the load that began after the step has ended
             return

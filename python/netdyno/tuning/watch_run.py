@@ -23,7 +23,9 @@ from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
 from netdyno.tuning.short_queues import ShortQueue, ShortQueues
+from netdyno.tuning.stuck_listeners import StuckListeners
 from netdyno.tuning.watch import (
+    STUCK,
     Action,
     Freeze,
     Revert,
@@ -139,6 +141,7 @@ class NamespaceWatch:
         self._fullest: sufferers.Sufferer | None = None
         """The fullest of them since it was told."""
         self._short = ShortQueues()
+        self._stuck = StuckListeners()
         self._datagrams = ("", live_sockets.datagrams(where))
         """Their sockets at the last two looks."""
         self._connections = gauges.Connections()
@@ -316,6 +319,8 @@ class NamespaceWatch:
     def _bound(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> dict[str, float]:
         """Sockets that are as large as a parameter let them be: asked for only when something drops."""
         found: dict[str, float] = {}
+        stuck = self._accept_nothing(rates)
+        found[STUCK] = float(len(stuck))
         for name, follower in FOLLOWERS.items():
             if rates.get(follower.counter) and name in values:
                 listed = [
@@ -323,6 +328,8 @@ class NamespaceWatch:
                     for one in live_sockets.sockets(follower.what, self.where)
                 ]
                 cut = live_sockets.limiting(listed, follower.scale * int(values[name]))
+                if name == QUEUE:
+                    cut = [one for one in cut if (one.pid, one.fd) not in stuck]
                 found[follower.gauge] = len(cut)
                 self._cut.setdefault(name, set()).update((one.pid, one.fd) for one in cut)
                 late = [
@@ -353,11 +360,27 @@ class NamespaceWatch:
         if found:
             self._log(Suffers(rule.tunable, **asdict(found.owner), why=f"{found.owner}: {found.what}"))
 
+    def _accept_nothing(self, rates: Mapping[str, float]) -> set[tuple[int, int]]:
+        """Listeners that accept nothing, looked for as long as connections were turned away lately; of one
+        that hangs it is said once."""
+        now = time.monotonic()
+        if not rates.get("TcpExtListenOverflows") and now >= self._queues_until:
+            return set()
+        hung = self._stuck.look(now, live_sockets.listed("-tanpOH", self.where))
+        for one, seconds in hung.items():
+            if one.pid not in self._told and not exhausted(one.pid):
+                self._told.add(one.pid)
+                who = f"{one.process} (process {one.pid}), port {one.port}"
+                what = f"has accepted nothing for {seconds:.0f} s while connections wait"
+                self._log(Say(f"{who}, {what}: no kernel parameter helps. Find out why its program hangs"))
+        full = {(one.pid, one.fd) for one in live_sockets.sockets("backlog", self.where) if one.full}
+        return {(one.pid, one.fd) for one in hung} | {one for one in full | self._full if exhausted(one[0])}
+
     def _tell_descriptors(self) -> None:
         """Say once of each server with a full queue that it may open no more files: it cannot accept."""
         for pid in {one.pid for one in live_sockets.sockets("backlog", self.where) if one.full} - self._told:
             most = descriptor_limit(pid)
-            if most is not None and descriptors(pid) >= most - SPARE:
+            if most is not None and exhausted(pid):
                 self._told.add(pid)
                 command = f"netdyno tune apply --set process.{pid}.nofile={4 * most}{_at(self.where)}"
                 fix = f"raise its limit: LimitNOFILE= of its unit, or {command}"
@@ -400,6 +423,12 @@ def descriptors(pid: int) -> int:
         return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return 0
+
+
+def exhausted(pid: int) -> bool:
+    """Whether a process has as many files open as it may have."""
+    most = descriptor_limit(pid)
+    return most is not None and descriptors(pid) >= most - SPARE
 
 
 def descriptor_limit(pid: int) -> int | None:
