@@ -41,7 +41,7 @@ use legs::Leg;
 use media::CallMedia;
 use protocol::cause::Cause;
 use protocol::media::MediaPacket;
-use protocol::meter::Failure;
+use protocol::meter::{Failure, Phase};
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
 use rand::Rng;
@@ -328,10 +328,12 @@ impl UserAgent {
         }
     }
 
-    /// Whether the load is over and a request of `method` would begin something new: what is up is still ended.
+    /// Whether the load was over before a request of `method` fell due that would begin something new: what is up is still
+    /// ended, and what waited for its connection until now is still sent.
     fn is_over(&self, cx: &Cx<'_>, method: Method) -> bool {
         let ends = matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack);
-        !ends && !self.in_any_session() && !cx.loading()
+        let is_due = cx.left > 0 && cx.window.phase(self.due) != Phase::Drain;
+        !ends && !self.in_any_session() && !is_due
     }
 
     /// A user agent that waits to be called and is in no call has nothing to finish.

@@ -27,13 +27,13 @@ impl UserAgent {
 
     /// Messages can be sent.
     pub(super) fn transport_up(&mut self, cx: &mut Cx<'_>) {
-        match self.stage {
-            Stage::Connecting => self.stage = Stage::Running,
-            Stage::Reconnecting => {
-                self.stage = if cx.loading() { Stage::Running } else { Stage::Stopping };
-                self.send_again(cx);
-            }
-            _ => return,
+        let before = self.stage;
+        if !matches!(before, Stage::Connecting | Stage::Reconnecting) {
+            return;
+        }
+        self.stage = if cx.loading() { Stage::Running } else { Stage::Stopping };
+        if before == Stage::Reconnecting {
+            self.send_again(cx);
         }
         self.advance(cx);
     }

@@ -149,3 +149,33 @@ fn a_connection_that_is_lost_while_something_is_asked_or_awaited_fails_the_flow(
     assert_eq!(lost_alone(&mut bench, Failure::Closed), (Link::Keep, false));
     assert_eq!(bench.end, Some(FlowEnd::Failed));
 }
+
+#[test]
+fn a_request_that_was_due_is_sent_although_the_connection_comes_up_when_the_load_is_over() {
+    let tls = crate::description::SCHEMES.iter().position(|scheme| scheme.name == "sips").expect("TLS");
+    let (scenario, hold) = (Scenario::Preset(Preset::Call), Interval::secs(60));
+    let mut bench = bench_of(tls, Params { scenario, hold, ..Params::default() });
+    let local = bench.local.take();
+    bench.call(|device, cx| device.start(cx));
+    bench.window.drain = bench.now + Duration::from_secs(1);
+    bench.now = bench.window.drain + Duration::from_secs(1);
+    bench.call(|device, cx| device.stop(cx));
+    bench.local = local;
+    with_next(&mut bench, |device, cx| device.connected(cx));
+    let invite = one(&mut bench);
+    assert!(invite.starts_with("INVITE "), "{invite}");
+    assert_eq!((bench.end, counter(&bench, "session_requests")), (None, 1));
+    // nobody waits for a call that is held when the load is over
+    receive(&mut bench, &response(&invite, 200, "b1", CONTACT));
+    assert!(
+        matches!(&sent(&mut bench)[..], [ack, bye] if ack.starts_with("ACK ") && bye.starts_with("BYE "))
+    );
+}
+
+#[test]
+fn a_flow_that_falls_due_when_the_load_is_over_sends_nothing() {
+    let mut bench = bench_of(0, Params { scenario: Scenario::Preset(Preset::Options), ..Params::default() });
+    bench.window.drain = bench.now;
+    begin(&mut bench);
+    assert_eq!((sent(&mut bench).len(), bench.end), (0, Some(FlowEnd::Completed)));
+}
