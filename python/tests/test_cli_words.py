@@ -165,6 +165,7 @@ def test_bare_numbers_run(fake: Path, tmp_path: Path) -> None:
         ("mqtt:/host", "mqtt://host"),
         ("http:host:80/x", "http://host:80/x"),
         ("ping:", "ping://HOST"),
+        ("sip:127.0.0.1", "netdyno sip load sip:127.0.0.1"),
     ],
 )
 def test_a_host_that_is_no_url_is_met_with_one(

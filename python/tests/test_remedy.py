@@ -65,6 +65,8 @@ def test_the_remedy_is_in_words_of_the_command_that_was_given() -> None:
     assert found is not None
     assert "--load 0.25" in str(found)
     assert "server" not in str(found)
+    found = remedy(_run("ND-90-03", "sip call sip:127.0.0.1"), shared=False)
+    assert "lower --rate" in str(found) and "--load" not in str(found)
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -41,6 +41,9 @@ def no_url(text: str) -> Error | None:
     if colon and scheme.lower() in models.quick():
         fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
         return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
+    if colon and scheme.lower() in ("sip", "sips"):
+        fix = f"Use netdyno sip register, netdyno sip call or netdyno sip load {text}"
+        return Error("ND-104-26", "SIP is loaded by verbs of its own", at=text, fix=fix)
     if not _HOST.fullmatch(text):
         return None
     host = text.partition("/")[0]

@@ -107,8 +107,9 @@ def _leg(reason: Reason) -> str:
 
 def _more(result: Result, devices: int | None) -> str:
     count = "more" if devices is None else str(devices)
-    if _is_url(result):
-        return f"--devices {count}" if devices else "more --devices"
+    option = "--users" if _is_sip(result) else "--devices" if _is_url(result) else None
+    if option:
+        return f"{option} {count}" if devices else f"more {option}"
     return f"devices: {count}" if devices else "more devices"
 
 
@@ -144,8 +145,15 @@ def _is_url(result: Result) -> bool:
     return any(_URL.match(word) for word in result.command[2:])
 
 
+def _is_sip(result: Result) -> bool:
+    """Whether a verb of `netdyno sip` made the load, with options of its own."""
+    return list(result.command[1:2]) == ["sip"]
+
+
 def _lower(result: Result) -> tuple[str, ...]:
     """A load that is likely to do, as it is asked for; nothing where the load is as low as may be."""
+    if _is_sip(result):
+        return ("lower --rate",)
     if not _is_url(result):
         return ("lower the load (--load 0.25)",)
     rates = [r for leg in result.legs for g in leg.summary.groups if (r := g.rates.get("messages_sent"))]

@@ -43,7 +43,7 @@ pub struct Params {
     pub identity: Option<Box<Identity>>,
     /// Whether the next flow answers the challenge of the one before, without waiting for another. Default `false`.
     pub reuse_nonce: bool,
-    /// User part of whom to call; a template. Default `callee{device}`.
+    /// User part of whom to call; a template; empty: the server itself. Default `callee{device}`.
     pub callee: String,
     /// Lifetime of a registration, in whole seconds. Default `3600s`.
     pub expires: Interval,
@@ -211,6 +211,10 @@ impl Params {
     }
 
     /// A template of what stands in a URI before or behind the `@`.
+    fn callee(&self) -> Result<Template, Problem> {
+        if self.callee.is_empty() { Ok(Template::literal(b"")) } else { self.part(&self.callee, "callee") }
+    }
+
     fn part(&self, text: &str, key: &str) -> Result<Template, Problem> {
         let template = line(text, key, self.data.as_ref())?;
         let fine = |b: u8| b > b' ' && !b"<>\"@\\".contains(&b);
@@ -277,7 +281,7 @@ impl ModelKind for Params {
             auth_user: templates(&self.auth_user, "auth_user")?.unwrap_or_else(|| user.clone()),
             user,
             domain,
-            callee: self.part(&self.callee, "callee")?,
+            callee: self.callee()?,
             password: templates(&self.password, "password")?,
             aka: self.aka.as_ref().map(|aka| aka.compile(data)).transpose()?,
             identity: self.identity.as_ref().map(|identity| identity.compile(data)).transpose()?,
@@ -313,7 +317,7 @@ impl ModelParams for Params {
     fn check(&self) -> Result<(), Problem> {
         self.ops()?;
         self.part(&self.user, "user")?;
-        self.part(&self.callee, "callee")?;
+        self.callee()?;
         self.domain.as_deref().map(|domain| self.part(domain, "domain")).transpose()?;
         headers_of(&self.headers, self.data.as_ref())?;
         self.aka.as_ref().map(|aka| aka.compile(self.data.as_ref())).transpose()?;

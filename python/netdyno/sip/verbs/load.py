@@ -141,7 +141,12 @@ def load(
         typer.Option(help=f"A preset ({', '.join(PRESETS)}) or a file of steps.", metavar="NAME|FILE"),
     ] = "options",
     to: Annotated[
-        str | None, typer.Option(help="User to send requests to; default: that of the URI.", metavar="USER")
+        str | None,
+        typer.Option(
+            help="User to send requests to, or '' for the server itself. Default: that of the URI, else for "
+            "options the server, else callee0, callee1, and so on.",
+            metavar="USER",
+        ),
     ] = None,
     hold: Hold = "0s",
     listen: Annotated[
@@ -165,6 +170,8 @@ def load(
     """
     place = options.callee_address(listen, given) if listen else None
     read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
+    if scenario == "options" and read.callee is None:
+        read = replace(read, callee="")
     gate.conform(read, given, scenario)
     if scenario in PRESETS and place is None:
         _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)

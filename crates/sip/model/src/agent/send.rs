@@ -52,8 +52,11 @@ impl UserAgent {
     /// Append `sip:USER@DOMAIN`.
     pub(super) fn uri(&self, user: &Template, cx: &mut Cx<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(self.scheme());
-        self.render(user, cx, out);
-        out.push(b'@');
+        // a callee without a user is the server itself
+        if user.fixed().is_none_or(|user| !user.is_empty()) {
+            self.render(user, cx, out);
+            out.push(b'@');
+        }
         self.render(&self.config.domain, cx, out);
     }
 

@@ -159,3 +159,18 @@ fn a_bye_to_a_rejected_call_is_taken_where_a_step_waits_for_it() {
     let again = one(&mut bench);
     assert!(again.starts_with("SIP/2.0 481 "), "{again}");
 }
+
+#[test]
+fn a_callee_without_a_user_is_the_server() {
+    let params = Params {
+        scenario: Scenario::Preset(Preset::Options),
+        callee: String::new(),
+        domain: Some("example.net".into()),
+        ..Params::default()
+    };
+    let mut bench = bench_of(0, params);
+    begin(&mut bench);
+    let options = one(&mut bench);
+    assert!(options.starts_with("OPTIONS sip:example.net SIP/2.0\r\n"), "{options}");
+    assert_eq!(value(&options, "To"), "<sip:example.net>");
+}
