@@ -219,7 +219,7 @@ class TrialRun:
             return
         if about.state == "failed":
             what = f"the capture ended after {about.packets} packets: {about.error}"
-            fix = "Make room there, or set a smaller capture.limit; the measurement itself is kept"
+            fix = "Make room there, or set a smaller capture.limit"
             raise Error("ND-92-09", what, at=about.path, fix=fix)
         if about.state == "full":
             self.around.live.log(f"the capture is full: its limit came after {about.packets} packets")

@@ -31,6 +31,7 @@ class CallRecord(BaseModel):
     began: str
     parties: list[str]
     failures: list[str]
+    unknown: list[str] = []
     repeated: int
     messages: list[Arrow]
 
@@ -47,6 +48,8 @@ class Call:
     arrows: list[Arrow] = field(default_factory=list)
     answers: dict[tuple[int, str], int] = field(default_factory=dict)
     """The last status of each request, by sequence number and method; 0: none."""
+    cut: bool = False
+    """Whether packets of the capture are cut: an answer that is not there may have been in one of them."""
     _sent: set[tuple[str, str, bytes]] = field(default_factory=set)
 
     def add(self, message: Message) -> None:
@@ -97,10 +100,23 @@ class Call:
             if status in CHALLENGES and method in methods[at + 1 :]:
                 continue
             if status < 200:
-                found.append(f"{method}: no final response")
+                if not self.cut:
+                    found.append(f"{method}: no final response")
             elif status >= 300:
                 found.append(f"{method}: {status}")
         return found
+
+    @property
+    def unknown(self) -> list[str]:
+        """Requests whose final response may have been in a packet that is cut."""
+        unanswered = [method for (_, method), status in self.answers.items() if status < 200]
+        why = "its final response may be in a packet that is cut"
+        return [f"{method}: {why}" for method in unanswered if self.cut]
+
+    @property
+    def result(self) -> str:
+        """How it ended, in words."""
+        return "; ".join([*self.failures, *self.unknown]) or "no request failed"
 
     def record(self) -> CallRecord:
         """What JSON and pages have of it."""
@@ -109,6 +125,7 @@ class Call:
             began=datetime.fromtimestamp(self.began, UTC).isoformat(),
             parties=self.parties,
             failures=self.failures,
+            unknown=self.unknown,
             repeated=self.repeated,
             messages=self.arrows,
         )

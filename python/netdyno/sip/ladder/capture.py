@@ -54,7 +54,9 @@ class Packets:
 
     seen: int = 0
     unreadable: int = 0
-    """Packets that end before their headers say, or are of another kind."""
+    """Packets whose headers cannot be read."""
+    cut: int = 0
+    """Packets of which the file has the beginning: what they held is unknown."""
 
 
 @dataclass
@@ -80,28 +82,49 @@ def read(path: Path, packets: Packets | None = None) -> Iterator[Message]:
         fix = "Capture on Ethernet, loopback or `any`"
         raise Error("ND-104-71", f"packets of link type {link} cannot be read", at=str(path), fix=fix)
     assembly = _Assembly()
-    for at, frame in _frames(file):
+    for at, frame in _frames(file, packets):
         packets.seen += 1
         try:
-            yield from assembly.packet(float(at), _network(link, frame))
+            ip = _network(link, frame)
+            if _is_cut(ip):
+                packets.cut += 1
+                assembly.cut(ip)
+            else:
+                yield from assembly.packet(float(at), ip)
+        except dpkt.NeedData:
+            packets.cut += 1
         except (dpkt.Error, ValueError, IndexError, AttributeError):
             packets.unreadable += 1
 
 
-def _frames(file: Any) -> Iterator[tuple[float, bytes]]:
+def _frames(file: Any, packets: Packets) -> Iterator[tuple[float, bytes]]:
     """Packets up to the end of the file, or to where it was cut."""
     frames = iter(file)
     while True:
         try:
             yield next(frames)
-        except (StopIteration, dpkt.Error, ValueError):
+        except StopIteration:
             return
+        except (dpkt.Error, ValueError):
+            packets.cut += 1
+            return
+
+
+def _is_cut(ip: Any) -> bool:
+    """Whether a packet is longer than what was captured of it."""
+    if isinstance(ip, dpkt.ip.IP):
+        return bool(ip.len > len(ip))
+    return isinstance(ip, dpkt.ip6.IP6) and bool(ip.plen + 40 > len(ip))
 
 
 def _network(link: int, frame: bytes) -> Any:
     if link in _BARE:
         return dpkt.ip6.IP6(frame) if frame[0] >> 4 == 6 else dpkt.ip.IP(frame)
-    return _LINK[link](frame).data
+    outer = _LINK[link](frame)
+    kind = getattr(outer, "ethtype", getattr(outer, "type", None))
+    if isinstance(outer.data, bytes) and kind in (dpkt.ethernet.ETH_TYPE_IP, dpkt.ethernet.ETH_TYPE_IP6):
+        raise dpkt.NeedData("not even the header")
+    return outer.data
 
 
 class _Assembly:
@@ -113,6 +136,12 @@ class _Assembly:
         self.sizes: dict[Any, int] = {}
         """Bytes of the fragments of each datagram."""
         self.streams: OrderedDict[Any, _Stream] = OrderedDict()
+
+    def cut(self, ip: Any) -> None:
+        """A packet whose end is not there: what its connection began is not whole."""
+        if isinstance(ip.data, dpkt.tcp.TCP):
+            source, to = str(ip_address(ip.src)), str(ip_address(ip.dst))
+            self.streams.pop((source, ip.data.sport, to, ip.data.dport), None)
 
     def packet(self, at: float, ip: Any) -> Iterator[Message]:
         if isinstance(ip, dpkt.ip.IP):

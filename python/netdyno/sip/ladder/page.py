@@ -97,7 +97,7 @@ def _view(at: int, call: CallRecord, unfolded: bool) -> View:
         name=name,
         title=Data(call.call_id),
         open=unfolded,
-        verdict=Data("; ".join(call.failures)) if call.failures else M("No request failed"),
+        verdict=Data("; ".join(known)) if (known := call.failures + call.unknown) else M("No request failed"),
         repeated=M("{n} messages repeated", n=f"{call.repeated:,}") if call.repeated else None,
         drawing=Markup(svg(call.messages, parties(call.messages), name, call.call_id)),
         messages=[

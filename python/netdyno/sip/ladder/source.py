@@ -21,10 +21,15 @@ class Source:
     files: Sequence[Path]
     packets: int = 0
     messages: int = 0
+    cut: int = 0
+    """Packets of which the files have the beginning alone."""
 
     def calls(self, wanted: Sequence[str], most: int | None) -> list[Call]:
         """Its calls, by their first message."""
-        return by_call.calls(self._messages(), wanted, most)
+        found = by_call.calls(self._messages(), wanted, most)
+        for call in found if self.cut else ():
+            call.cut = True
+        return found
 
     def _messages(self) -> Iterator[Message]:
         for file in self.files:
@@ -33,6 +38,7 @@ class Source:
                 self.messages += 1
                 yield message
             self.packets += packets.seen
+            self.cut += packets.cut
 
 
 def find(name: str) -> Source:

@@ -69,6 +69,8 @@ def ladder(
     if failed:
         calls = [one for one in calls if one.failures]
     everything, calls = len(calls), calls[:limit] if not as_list else calls
+    if found.cut:
+        console.note(f"{found.cut:,} packets are cut: what they held is unknown")
     if not everything:
         raise _nothing(found, bool(call_id), failed)
     if html:
@@ -80,9 +82,8 @@ def ladder(
 
         console.note(f"{export.send(hep, calls):,} messages sent to {hep}")
     if as_json:
-        console.document(
-            {"source": source, "calls": [one.record().model_dump(by_alias=True) for one in calls]}
-        )
+        shown = [one.record().model_dump(by_alias=True) for one in calls]
+        console.document({"source": source, "cut_packets": found.cut, "calls": shown})
     elif as_list:
         _list(calls)
     elif not html and not hep:
@@ -93,7 +94,7 @@ def ladder(
 
 def _nothing(found: Source, named: bool, failed: bool) -> Error:
     if not found.messages:
-        what = f"there is no SIP message among {found.packets:,} packets"
+        what = f"there is no whole SIP message among {found.packets:,} packets"
         fix = "TLS cannot be read from a capture; capture SIP over UDP or TCP"
     elif failed:
         what, fix = "no call failed", "Leave out --failed"
@@ -110,7 +111,7 @@ def _list(calls: list[Call]) -> None:
             one.parties[0],
             str(len(one.arrows)),
             str(one.repeated),
-            "; ".join(one.failures) or "no request failed",
+            one.result,
         )
         for one in calls
     ]
@@ -121,7 +122,7 @@ def _show(calls: list[Call], messages: bool) -> None:
     for at, call in enumerate(calls):
         if at:
             console.line("")
-        console.line(f"{call.call_id}: {'; '.join(call.failures) or 'no request failed'}")
+        console.line(f"{call.call_id}: {call.result}")
         for row in text.lines(call.arrows, call.parties):
             console.line(row)
         for number, arrow in enumerate(call.arrows if messages else (), start=1):
