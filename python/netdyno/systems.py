@@ -112,6 +112,8 @@ class System:
     cores: Mapping[str, str] = field(default_factory=dict)
     """What generates load in place of one daemon, by the option of `netdyno run` that names it; it gets the
     option's value and how many hosts may be lost, and returns a `Connect` (`experiment/measurer.py`)."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """By the same option: each host by itself, as a `FleetHost`; it gets the option's value."""
     functions: Mapping[str, str] = field(default_factory=dict)
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
@@ -188,6 +190,7 @@ TUNING = System(
     changes=(
         Change("tunable", "netdyno.tuning.undo:tunable"),
         Change("tunable_kept", "netdyno.tuning.undo:tunable", outlives_boot=True),
+        Change("tunable_remote", "netdyno.tuning.hosts.remote:undo", outlives_boot=True),
         Change("socket", "netdyno.tuning.undo:socket"),
     ),
     free="netdyno.tuning.owners:free",
@@ -196,6 +199,7 @@ TUNING = System(
         "screen": "netdyno.tuning.pages:explored",
         "search": "netdyno.tuning.pages:explored",
         "compare": "netdyno.tuning.pages:compared",
+        "compare-hosts": "netdyno.tuning.pages:hosts_compared",
         "reproduce": "netdyno.tuning.pages:compared",
         "learn": "netdyno.tuning.pages:learned",
     },
@@ -334,6 +338,7 @@ FLEET = System(
         Change("fleet_agent", "netdyno.fleet.rise:undo_agent", outlives_boot=True),
     ),
     cores={"fleet": "netdyno.fleet.connect:connector"},
+    hosts={"fleet": "netdyno.fleet.connect:hosts"},
     dashboard=(DashboardPage("fleets", "Fleets", "fleets.js"),),
     looks={"fleets": "netdyno.fleet.dashboard:fleets"},
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment.measurer import FleetCore
+from netdyno.experiment.measurer import FleetCore, FleetHost
 from netdyno.experiment.spec import Experiment
 from netdyno.lazy import loaded
 from netdyno.systems import named
@@ -31,8 +33,19 @@ def fleets(
         fix = "Leave the topology out, and point the targets at servers that the fleet reaches"
         what = "a topology has a generator of its own"
         raise Error("ND-104-07", what, at=f"legs.{inside}.topology", fix=fix)
-    connector = named("cores").get("fleet")
-    if connector is None:
-        raise Error("ND-104-07", "this netdyno has no fleets", at="--fleet", fix="Leave out --fleet")
-    cores = {one: FleetCore(one, loaded(connector)(one, tolerate)) for one in set(wanted.values())}
+    connector = _of_fleets("cores")
+    cores = {one: FleetCore(one, connector(one, tolerate)) for one in set(wanted.values())}
     return {leg: cores[one] for leg, one in wanted.items()}
+
+
+def hosts(name: str) -> list[FleetHost]:
+    """The hosts of a fleet, each by itself. Raises `ND-104-90` where none of the name is up."""
+    found: list[FleetHost] = _of_fleets("hosts")(name)
+    return found
+
+
+def _of_fleets(what: str) -> Any:
+    found = named(what).get("fleet")
+    if found is None:
+        raise Error("ND-104-07", "this netdyno has no fleets", at="--fleet", fix="Leave out --fleet")
+    return loaded(found)

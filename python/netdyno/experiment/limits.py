@@ -55,7 +55,7 @@ _WORDS = {"avg": "mean", "med": "p50"}
 def _meant(text: str, profile: dict[str, Any]) -> str | None:
     """A threshold on the main delay of a model, where a statistic and a bound can be told."""
     statistic, bound = _STATISTIC.search(text), _BOUND.search(text)
-    delay = next(filter(None, map(_main_delay, spec.groups(profile))), None)
+    delay = next(filter(None, map(main_delay, spec.groups(profile))), None)
     if not statistic or not bound or delay is None:
         return None
     name = f"p{statistic[1]}" if statistic[1] else _WORDS.get(statistic[2], statistic[2])
@@ -63,7 +63,7 @@ def _meant(text: str, profile: dict[str, Any]) -> str | None:
     return f"Did you mean `delay.{delay}.{name} {bound[1]} {limit}`?"
 
 
-def _main_delay(group: Mapping[str, Any]) -> str | None:
+def main_delay(group: Mapping[str, Any]) -> str | None:
     """The delay that a summary shows first: that of a message from when it was due to its confirmation."""
     try:
         delays = models.of_group(group)[0].delays

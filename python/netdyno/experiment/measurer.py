@@ -23,6 +23,7 @@ from netdyno.experiment.view import Live, Plan
 from netdyno.lab.dut import Dut
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.system.interrupt import Interrupts
+from netdyno.system.ssh import SshHost
 
 Request = TypeVar("Request", contravariant=True)
 Result = TypeVar("Result", covariant=True)
@@ -99,6 +100,24 @@ class FleetCore:
 
     name: str
     connect: Connect
+
+
+@dataclass(frozen=True)
+class LocalKernel:
+    """The kernel here, as a network namespace sees it; None: the namespace that we are in."""
+
+    namespace: str | None
+
+
+@dataclass(frozen=True)
+class FleetHost:
+    """A host of a fleet by itself."""
+
+    name: str
+    connect: Connect
+    """To the load that it alone generates."""
+    kernel: LocalKernel | SshHost | None
+    """Where its parameters are set; None: nothing but its agent is reached."""
 
 
 @dataclass

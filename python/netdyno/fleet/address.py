@@ -80,6 +80,9 @@ class ByAddress:
         """End it, so that no certificate opens it, unless its service manager starts it again."""
         return shut_down(_way(agent))
 
+    def kernel(self, host: HostSpec) -> None:
+        """None: its agent alone is reached."""
+
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether it answers, and what it is."""
         about = self._about(_agent(host))

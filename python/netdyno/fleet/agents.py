@@ -15,8 +15,10 @@ from netdyno import config, files, paths, reading
 from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.errors import Error
+from netdyno.experiment.measurer import LocalKernel
 from netdyno.fleet.hosts import PER_RELAY, HostSpec
 from netdyno.system.journal import Journal
+from netdyno.system.ssh import SshHost
 
 FORMAT = "netdyno-fleet-state/1"
 PROBES = 9
@@ -103,6 +105,9 @@ class Launcher(Protocol):
 
     def stop(self, agent: Agent) -> bool:
         """End an agent and remove all that was made for it; whether there was any of it."""
+
+    def kernel(self, host: HostSpec) -> LocalKernel | SshHost | None:
+        """Where kernel parameters of a host are set; None: nowhere that is reached."""
 
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """What `fleet doctor` says of a host: whether it is good, what was found, what to do."""

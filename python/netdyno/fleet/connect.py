@@ -1,18 +1,32 @@
-"""What `netdyno run --fleet NAME` connects to."""
+"""What `netdyno run --fleet NAME` connects to, and each host of a fleet by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from netdyno.experiment.measurer import Connect, Core
+from netdyno.experiment.measurer import Connect, Core, FleetHost
 from netdyno.fleet import agents
+from netdyno.fleet.agents import Agent, Fleet
 from netdyno.fleet.client import FleetClient
+from netdyno.fleet.launchers import launcher
 
 
 def connector(name: str, tolerate: int) -> Connect:
     """Connects to a fleet of which `tolerate` hosts may be lost. Raises `ND-104-90` where none is up."""
-    fleet = agents.load(name)
+    return _connector(agents.load(name), tolerate)
 
+
+def hosts(name: str) -> list[FleetHost]:
+    """The hosts of a fleet. Raises `ND-104-90` where none is up."""
+
+    def alone(agent: Agent) -> FleetHost:
+        connect = _connector(Fleet(name, (agent,)), 0)
+        return FleetHost(agent.host.name, connect, launcher(agent.host).kernel(agent.host))
+
+    return [alone(agent) for agent in agents.load(name).agents]
+
+
+def _connector(fleet: Fleet, tolerate: int) -> Connect:
     def connect(log: Callable[[str], None]) -> Core:
         return FleetClient(fleet, tolerate, log)
 

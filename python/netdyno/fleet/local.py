@@ -12,6 +12,7 @@ from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.core.daemon import Daemon
 from netdyno.errors import Error
+from netdyno.experiment.measurer import LocalKernel
 from netdyno.fleet.agents import Agent, Offset
 from netdyno.fleet.hosts import HostSpec
 from netdyno.system import namespace, proc
@@ -65,6 +66,10 @@ class Local:
             found |= path.exists()
             path.unlink(missing_ok=True)
         return found
+
+    def kernel(self, host: HostSpec) -> LocalKernel:
+        """That of its namespace."""
+        return LocalKernel(host.namespace)
 
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether its namespace is there, and its cores are."""

@@ -93,6 +93,9 @@ class Ray:
             self._nodes.pop(agent.actor, None)
         return certificates.remove(Path(agent.identity)) or found
 
+    def kernel(self, host: HostSpec) -> None:
+        """None: its agent alone is reached."""
+
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether the cluster lets us in, and has what the host asks for."""
         ray = self._joined(host)

@@ -169,6 +169,10 @@ class Ssh:
             found |= certificates.remove(Path(agent.identity))
         return found
 
+    def kernel(self, host: HostSpec) -> SshHost:
+        """Its machine's."""
+        return _reached(host)
+
     def examine(self, host: HostSpec) -> Iterator[tuple[bool, str, str]]:
         """Whether it lets us in, is of our kind, and has room for the daemon."""
         system, cores, room, *_ = [*_run(host, _LOOK, timeout=CONNECT + START).splitlines(), "", "", ""]

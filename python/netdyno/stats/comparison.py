@@ -191,7 +191,7 @@ def judge(
         e = _effect(metric, found, level, tests)
         spread, pairs_known = (noise or {}).get(name) or (pair_scale(*zip(*found, strict=True)), e.n)
         least = math.inf if e.absolute else detectable(spread, pairs_known, e.n, level, tests=tests)
-        verdict = _verdict(metric, e, matters)
+        verdict = verdict_of(metric, e, matters)
         if not unequal and verdict in (Verdict.BETTER, Verdict.WORSE):
             why = discarding.against(dropped, metric, verdict is Verdict.BETTER, pairs, discarded)
             unequal = discarding.sentence(dropped, f"; {why}") if why else ""
@@ -298,7 +298,8 @@ def family(counter: str) -> str:
     return found[0] if found else plain
 
 
-def _verdict(metric: Metric, e: Effect, matters: float) -> Verdict:
+def verdict_of(metric: Metric, e: Effect, matters: float) -> Verdict:
+    """What an effect comes to; a change under `matters` is none."""
     if e.interval is None:
         return Verdict.TOO_FEW
     if e.differs:

@@ -150,11 +150,15 @@ class Session:
         """Whether the session is over."""
         return self._process.poll() is not None
 
-    def finish(self, seconds: float) -> None:
-        """Have its script see the end of its input, and wait for its own end; then end it."""
+    def end_input(self) -> None:
+        """Have its script see the end of its input."""
         with contextlib.suppress(OSError):
             if self._process.stdin:
                 self._process.stdin.close()
+
+    def finish(self, seconds: float) -> None:
+        """Have its script see the end of its input, and wait for its own end; then end it."""
+        self.end_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         self.close()

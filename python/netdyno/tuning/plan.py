@@ -90,6 +90,19 @@ def plan(
     """What to write for a setting to be in force. What is optional is left out where it cannot be set."""
     known = known or registry()
     found = host_state.read_states(known, setting, where)
+    return planned(setting, found, host_state.reader(known, where), where, known, optional, allow_global)
+
+
+def planned(
+    setting: Mapping[str, Value],
+    found: Mapping[str, HostState],
+    now: Now,
+    where: str | None,
+    known: Registry,
+    optional: Set[str] = frozenset(),
+    allow_global: bool = False,
+) -> Plan:
+    """The same of a kernel that was read before, which may be another machine's."""
     left_out: dict[str, str] = {}
     faults: list[Error] = []
     for name, one in found.items():
@@ -99,7 +112,6 @@ def plan(
         elif fault is not None:
             faults.append(fault)
     wanted = {name: value for name, value in setting.items() if name not in left_out}
-    now = host_state.reader(known, where)
     then = host_state.with_setting(wanted, now)
     for name, value in wanted.items():
         faults += known.faults(name, value, lambda condition: condition.holds(then))

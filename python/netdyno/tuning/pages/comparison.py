@@ -42,7 +42,7 @@ def _compared(study: Study) -> Comparison:
     charts: dict[str, list[dict[str, Any]]] = {}
     noise = {one["metric"]["name"]: one for one in found["calibration"]["noise"]}
     block = effects(0, M("Effect on each metric"), about, rows, sides, found["counters"], charts, noise)
-    state, verdict, lead = _verdict([row.found for row in rows if row.found], found["counters"])
+    state, verdict, lead = overall([row.found for row in rows if row.found], found["counters"])
     said = [
         M("{metric}: {change} ({verdict})", metric=Data(row.metric), change=shift(row.found),
           verdict=words(row.found["verdict"]))
@@ -133,9 +133,10 @@ def _tables(study: Study) -> Comparison:
     )  # fmt: skip
 
 
-def _verdict(
-    found: Sequence[Mapping[str, Any]], counters: Sequence[Mapping[str, Any]]
+def overall(
+    found: Sequence[Mapping[str, Any]], counters: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[str, Msg, Msg]:
+    """State, verdict and a sentence of all metrics together."""
     verdicts = {one["verdict"] for one in found}
     if {"better", "worse"} <= verdicts:
         return "invalid", M("A trade-off"), M("Some metrics are proven better, others worse.")

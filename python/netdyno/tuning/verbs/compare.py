@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from netdyno import quantities
 from netdyno.cli import console, values
@@ -22,7 +21,7 @@ from netdyno.experiment.pairs import RepeatBudget as Budget
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
 from netdyno.lab.workload.command import CommandLoad
-from netdyno.stats.comparison import Comparison, Finding, Verdict, loss_words
+from netdyno.stats.comparison import Comparison, Verdict, loss_words
 from netdyno.stats.observation import Metric, Observation
 from netdyno.stats.winner import never_hit
 from netdyno.system.interrupt import Interrupts
@@ -31,9 +30,12 @@ from netdyno.tuning import per_connection as per_connection_run
 from netdyno.tuning.benches import ChosenSetting, OwnService
 from netdyno.tuning.calibrate import Calibration
 from netdyno.tuning.compare_run import ComparisonRequest
+from netdyno.tuning.hosts import load as host_load
+from netdyno.tuning.hosts.run import HostsRequest
 from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.successive_halving import CandidateStanding
-from netdyno.tuning.verbs import completion
+from netdyno.tuning.verbs import compare_hosts, completion
+from netdyno.tuning.verbs.finding import change, row, spread
 from netdyno.tuning.verbs.options import (
     Bench,
     Fresh,
@@ -151,6 +153,14 @@ def compare(
             "tcp_notsent_lowat.",
         ),
     ] = False,
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            "--fleet",
+            help="Measure on each host of this fleet, with its own kernel; BENCH is a URL or a profile.",
+            metavar="NAME",
+        ),
+    ] = None,
     allow_global: Global = False,
     seed: Seed = 1,
     name: Name = None,
@@ -193,7 +203,27 @@ def compare(
 
         sudo netdyno tune compare --load 'ab -n 5000 -c 200 http://{address}:8080/' --server './service' \\
         --metric 'rps=Requests per second: +([0-9.]+)' --better higher baseline net.core.somaxconn=4096
+
+    With --fleet each host has the settings in turn and loads the target by itself. What holds over all hosts
+    has an interval over hosts, and a host that contradicts it is named.
+
+        sudo netdyno tune compare http://10.0.0.2/1MB baseline net.ipv4.tcp_rmem.max=64MiB --fleet lab \\
+        --set devices=20
     """
+    if fleet is not None:
+        compare_hosts.refuse(
+            {"--load": load, "--better": better, "--server": server, "--slo": slo, "--where": where,
+             "--path": path, "--tune client": tuned == "client", "--per-connection": per_connection},
+            [a, *(b or [])],
+        )  # fmt: skip
+        request = HostsRequest(
+            fleet=fleet, load=host_load.read(bench, options or ()), a=a, b=(b or [""])[0], pairs=pairs,
+            spare=spare, level=level, matters=matters, metrics=metric or [],
+            order="abba" if order == "abba" else "shuffled", seed=seed, name=name, fresh=fresh,
+            allow_global=allow_global,
+        )  # fmt: skip
+        compare_hosts.show(request, ComparisonPrinter(quiet=as_json), html, fail, as_json)
+        return
     own = chosen(load, metric or [], better or [], server, slo or [], where)
     name_of, sides = arguments(own, bench, a, b or [])
     wanted = ComparisonRequest(
@@ -366,7 +396,7 @@ def show(result: Comparison, sides: list[ChosenSetting]) -> None:
         console.out().print(result.summary, markup=False)
         return
     heads = ("metric", sides[0].name, sides[1].name, "change", "interval", "p (Holm)", "")
-    rows = [_row(one) for one in result.findings]
+    rows = [row(one) for one in result.findings]
     metrics = f" of {len(rows)} metrics (Holm)" if len(rows) > 1 else ""
     title = f"{result.pairs} pairs, intervals and tests at {result.level:.3g}{metrics}" + not_counted(result)
     console.table(heads, rows, title, right=heads[1:6])
@@ -404,37 +434,6 @@ def remarks(result: Comparison) -> Iterator[str]:
 
 NOISY = 10.0
 """A minimum detectable effect from which on its size says nothing: eleven times as much."""
-VERDICTS = {
-    Verdict.BETTER: "green",
-    Verdict.WORSE: "bold red",
-    Verdict.NO_EFFECT: "",
-    Verdict.NOT_SHOWN: "dim",
-    Verdict.TOO_FEW: "yellow",
-    Verdict.INVALID: "yellow",
-}
-
-
-def _row(one: Finding) -> list[str | Text]:
-    e = one.effect
-    return [
-        one.metric.name, spread(e.a, e.a_sd, one.metric), spread(e.b, e.b_sd, one.metric),
-        change(one, e.change), " … ".join(change(one, end) for end in e.interval or ()) or "–",
-        f"{one.p_holm:.2g}", Text(one.verdict.value, style=VERDICTS[one.verdict]),
-    ]  # fmt: skip
-
-
-def spread(mean: float, sd: float, metric: Metric) -> str:
-    """A mean and a standard deviation."""
-    if metric.unit == "ratio":
-        return f"{mean:.2%} ± {sd:.2%}"
-    return f"{quantities.number(mean, metric.unit)} ± {quantities.number(sd, metric.unit)}"
-
-
-def change(one: Finding, value: float) -> str:
-    """A change: a share, or a difference where there are no ratios."""
-    if one.effect.absolute:
-        return f"{value:+.2%}" if one.metric.unit == "ratio" else f"{value:+,.4g}"
-    return quantities.change(value)
 
 
 def share(value: float) -> str:

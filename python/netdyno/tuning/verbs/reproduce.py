@@ -32,17 +32,8 @@ from netdyno.tuning.pages.forest import forest
 from netdyno.tuning.reproduce_run import ReproductionRequest
 from netdyno.tuning.reproduce_run import reproduce as run
 from netdyno.tuning.tables import MeasuredRow, MeasuredTable, PlannedTrial
-from netdyno.tuning.verbs.compare import (
-    VERDICTS,
-    ComparisonPrinter,
-    change,
-    least,
-    lost_to,
-    not_counted,
-    remarks,
-    spread,
-    too_few,
-)
+from netdyno.tuning.verbs.compare import ComparisonPrinter, least, lost_to, not_counted, remarks, too_few
+from netdyno.tuning.verbs.finding import VERDICTS, change, spread
 from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Seed, Spare
 from netdyno.tuning.verbs.progress import page
 
