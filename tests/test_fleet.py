@@ -178,6 +178,31 @@ def test_after_a_killed_controller_no_run_goes_on_and_the_next_may_lose_a_host(f
     ended(fleet)
 
 
+def test_the_run_of_a_killed_controller_is_collected(fleet: FleetLab) -> None:
+    fleet.up(fleet.local())
+    child = fleet.lab.start(*fleet.load(600), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    done = fleet.run("fleet", "collect", fleet.name)
+    assert (done.code, f"has its controller: process {child.pid}" in done.err) == (104, True), done.text
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert "its controller is gone" in fleet.run("fleet", "status", fleet.name).out
+    fleet.lab.newest()
+    done = fleet.run("fleet", "collect", fleet.name)
+    # what its agents had measured when their leases ended is one result, which no verdict rests on
+    assert (done.code, "ND-91-51" in done.err) == (91, True), done.text
+    counted = fleet.counted()
+    assert delivered(done) == counted
+    assert done.trial.stopped == "lease"
+    delays = done.trial.groups[0].delays["response"]
+    assert hdr.decode(delays.hdr).get_total_count() == counted.total()
+    assert done.folder is not None
+    assert (done.folder / "report.html").is_file()
+    done = fleet.run("fleet", "collect", fleet.name)
+    assert (done.code, "ND-104-93" in done.err) == (104, True), done.text
+    ended(fleet)
+
+
 def test_a_fleet_comes_up_whole_or_not_at_all(fleet: FleetLab) -> None:
     away = f"{{name: d, namespace: {fleet.tag}-away}}"
     with pytest.raises(AssertionError, match=r"ND-92-90.*host d: there is no namespace"):

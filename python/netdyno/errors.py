@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "ND-91-42": "A controller of a switch ended, or cannot program it",
     "ND-91-43": "Another machine that is client or server was lost",
     "ND-91-50": "A host of a fleet was lost",
+    "ND-91-51": "The controller of a fleet's run was lost",
     "ND-92-01": "Too few open files are allowed",
     "ND-92-02": "Too few local ports for so many devices",
     "ND-92-03": "A name cannot be resolved",
@@ -201,6 +202,7 @@ CODES: dict[str, str] = {
     "ND-104-90": "No such fleet is up, or one of that name is",
     "ND-104-91": "A wrong description of the hosts of a fleet",
     "ND-104-92": "A load that hosts of a fleet cannot share",
+    "ND-104-93": "No run of a fleet that can be collected",
     "ND-105-20": "Interrupted",
 }
 

@@ -15,15 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import paths
+from netdyno.core import redaction
 from netdyno.core.address import Address
 from netdyno.core.client import Subscription
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
-from netdyno.fleet import rates, relays, shard
+from netdyno.fleet import orphan, rates, relays, shard
 from netdyno.fleet.agents import Fleet
 from netdyno.fleet.host import Host, lost
 from netdyno.fleet.link import Link
 from netdyno.fleet.links import Links, connect_all
+from netdyno.fleet.orphan import RunNote
 from netdyno.fleet.relays import RelayLink
 from netdyno.fleet.steer import Methods, SteeringSocket
 from netdyno.system.journal import Journal, journal
@@ -40,13 +42,16 @@ class FleetClient:
     def __init__(self, fleet: Fleet, tolerate: int = 0, log: Callable[[str], None] = lambda _: None) -> None:
         """Connect to all; raises `ND-91-50` where one does not answer, `ND-92-91` where versions differ."""
         self.address = Address(Path(f"fleet:{fleet.name}"))
+        self._fleet = fleet.name
         self._tolerate = tolerate
         self._log = log
         self._links = Links(self._lost)
         self._absent: dict[str, Error] = {}
         """Hosts that were lost before the run, and are done without."""
         self._profile: dict[str, Any] = {}
+        self._groups: list[dict[str, Any]] = []
         self._at = 0.0
+        self._noted = False
         self._steering = ExitStack()
         token = f"{int(time.time() * 1000) % 10**9:09d}"
         try:
@@ -107,6 +112,8 @@ class FleetClient:
 
     def close(self) -> None:
         """Hang up everywhere."""
+        if self._noted:
+            orphan.forget(self._fleet)
         self._steering.close()
         self._links.close()
 
@@ -182,6 +189,7 @@ class FleetClient:
         loaded = self._links.load(order, **more | {"timeout": more.get("timeout") or 60.0})
         if self._links.failure:
             raise self._links.failure
+        self._groups = loaded["groups"]
         for host in self._hosts:
             part = ", ".join(f"{count} of {name}" for name, count in host.shard.devices.items()) or "nothing"
             clock = f"; clock {host.offset.seconds * 1e3:+.3f} ms ± {host.offset.error * 1e3:.3f} ms"
@@ -194,7 +202,18 @@ class FleetClient:
         told = len(links) + max((_told(link) for link in links), default=0)
         self._at = time.time() + LEAD + LEAD_EACH * told
         self._links.start(self._at)
+        self._noted = True
+        orphan.note(self._fleet, self._note())
         return self.status().model_dump()
+
+    def _note(self) -> RunNote:
+        """For whoever collects it when we are gone."""
+        hosts = {
+            host.name: {"run": host.run, "devices": dict(host.shard.devices)}
+            for host in self._hosts
+            if host.shard.devices
+        }
+        return RunNote(redaction.hide_in(self._profile), self._groups, self._at, hosts)
 
     def _rate(self, groups: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Other rates from now on, of which each host has its share."""

@@ -24,6 +24,8 @@ class Host:
     offset: Offset
     shard: Shard = field(default_factory=lambda: Shard({}))
     lost: Error | None = None
+    run: str = ""
+    """Its id of the run, where it is reached directly."""
 
     @property
     def name(self) -> str:

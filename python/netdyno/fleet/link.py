@@ -79,6 +79,7 @@ class AgentLink:
     def load(self, **more: Any) -> dict[str, Any]:
         """Its shard is a profile."""
         loaded: dict[str, Any] = self.client.call("run.load", profile=self.hosts[0].shard.profile, **more)
+        self.hosts[0].run = str(loaded["run"])
         return loaded
 
     def start(self, at: float) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.fleet import agents
+from netdyno.fleet import agents, orphan
 from netdyno.fleet.agents import Agent, Fleet
 from netdyno.fleet.hosts import PER_RELAY, HostSpec
 from netdyno.fleet.launchers import launcher
@@ -77,6 +77,7 @@ def down(name: str, force: bool = False) -> list[str]:
             # the journal's entry is gone
             end(agents.load(name).agents)
         agents.forget(name)
+        orphan.forget(name)
     return report.failed
 
 
@@ -86,6 +87,7 @@ def undo(entry: dict[str, Any]) -> bool:
     found = end(those)
     name = str(entry["name"])
     if name in agents.names() and list(agents.load(name).agents) == those:
+        orphan.forget(name)
         return agents.forget(name)
     return found
 

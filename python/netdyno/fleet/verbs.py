@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import console, values
-from netdyno.cli.options import Json
+from netdyno.cli import console, summary, values
+from netdyno.cli.execute import Views, measure
+from netdyno.cli.options import Json, Outputs
+from netdyno.cli.plain import PlainLines
 from netdyno.cli.verb import Verb, Verbs
 from netdyno.errors import HOST_LOST, Error
-from netdyno.fleet import agents, certificates, hosts, status
+from netdyno.experiment import choose
+from netdyno.experiment.measurer import Core, FleetCore
+from netdyno.experiment.verdict import exit_code
+from netdyno.fleet import agents, certificates, hosts, orphan, status
+from netdyno.fleet.agents import Fleet
 from netdyno.fleet.launchers import launcher
+from netdyno.fleet.orphan import EndedCore, RunNote
 from netdyno.fleet.rise import down as end
 from netdyno.fleet.rise import up as begin
 
@@ -57,7 +66,7 @@ def show_status(
     name: Annotated[str | None, typer.Argument(help="Name of a fleet; default all.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask the agents of a fleet how they are.
+    """Ask the agents of a fleet how they are, and what runs.
 
     Exit code 91 when a host does not answer.
 
@@ -66,8 +75,10 @@ def show_status(
     """
     fleets = [agents.load(one) for one in ([name] if name else agents.names())]
     known = {fleet.name: status.ask(fleet) for fleet in fleets}
+    runs = {fleet: orphan.told(fleet) for fleet in known}
     if as_json:
-        console.document({"fleets": [{"name": one, "hosts": rows} for one, rows in known.items()]})
+        listed = [{"name": one, "run": runs[one], "hosts": rows} for one, rows in known.items()]
+        console.document({"fleets": listed})
     else:
         if not known:
             console.note("no fleet is up; start one with `netdyno fleet up hosts.yaml`")
@@ -76,16 +87,62 @@ def show_status(
                 ["fleet", "host", "launcher", "state", "version", "cores", "clock"],
                 [[fleet, *_row(one)] for one in rows],
             )
+            if run := runs[fleet]:
+                console.line(_run(fleet, run))
     if any(one["error"] for rows in known.values() for one in rows):
         raise typer.Exit(HOST_LOST)
+
+
+def _run(fleet: str, run: dict[str, Any]) -> str:
+    began = datetime.fromtimestamp(run["began"]).astimezone().isoformat(" ", "seconds")
+    said = f"fleet {fleet}: run {run['name']} began at {began}, "
+    if run["controller"] is not None:
+        return f"{said}controller: process {run['controller']}"
+    return f"{said}and its controller is gone: see `netdyno fleet collect {fleet}`"
 
 
 def _row(one: dict[str, Any]) -> list[str]:
     if one["error"]:
         return [one["name"], one["launcher"], f"lost: {one['error']['what']}", "", "", ""]
     cores = ", ".join(str(core) for core in one["cores"])
+    state = one["state"] if one["left"] is None else f"{one['state']}, {one['left']:.0f} s left"
     clock = f"{one['clock_offset'] * 1e3:+.3f} ms ± {one['clock_error'] * 1e3:.3f} ms"
-    return [one["name"], one["launcher"], one["state"], one["version"], cores, clock]
+    return [one["name"], one["launcher"], state, one["version"], cores, clock]
+
+
+@app.command(cls=Verb)
+def collect(name: Name, as_json: Json = False) -> None:
+    """Collect a run whose controller was killed.
+
+    Agents end such a run after 3 s, and each keeps what it measured until it gets another run. It becomes one
+    result, as if the run had been stopped then: in a run of its own, with a report. Exit code 91 where it
+    ended before its time.
+
+        netdyno fleet collect lab
+    """
+    fleet, run = agents.load(name), orphan.orphan(name)
+    code = _collected(fleet, run, as_json)
+    orphan.forget(name)
+    raise typer.Exit(code)
+
+
+def _collected(fleet: Fleet, run: RunNote, as_json: bool) -> int:
+    """Keep it as a run and print it; its exit code."""
+    wanted = choose.document(dict(run.profile), fleet.name, Path()).experiment
+
+    def connect(log: Callable[[str], None]) -> Core:
+        return EndedCore(fleet, run, log)
+
+    fleets = {leg.name: FleetCore(fleet.name, connect) for leg in wanted.legs}
+    views = Views([] if as_json else [PlainLines()])
+    result, folder = measure(wanted, Path(), Outputs(json=as_json), views, fleets=fleets)
+    if as_json:
+        console.document(result.model_dump(mode="json"))
+    else:
+        summary.show(result, folder)
+    if result.error:
+        console.show(Error.of(result.error))
+    return exit_code(result)
 
 
 @app.command(cls=Verb)
