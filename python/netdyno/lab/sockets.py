@@ -121,8 +121,9 @@ def _values(cells: Sequence[str]) -> dict[str, float]:
             if share := re.search(r"^(\d+)ms\(([\d.]+)%\)", value):
                 found |= {f"{name}_ms": _float(share[1]), name: _float(share[2]) / 100}
         elif name == "skmem":
-            if buffer := re.search(r",rb(\d+)", value):
-                found["rb"] = _float(buffer[1])
+            for buffer in ("rb", "tb"):
+                if size := re.search(rf",{buffer}(\d+)", value):
+                    found[buffer] = _float(size[1])
         elif name == "rtt":
             mean, _, var = value.partition("/")
             found |= {key: _float(v) for key, v in (("rtt", mean), ("rttvar", var)) if _numeric(v)}

@@ -135,8 +135,9 @@ class Connections:
             if now.of("lastsnd") > now.of("rto") > 0 and now.of("cwnd") >= BURST:
                 self._rested.add(key)
 
-    def window(self, most: float) -> dict[str, float]:
-        """The gauges of the time since the last window, where a receive buffer may have `most` bytes."""
+    def window(self, most: float, most_sent: float = 0.0) -> dict[str, float]:
+        """The gauges of the time since the last window, where a receive buffer may have `most` bytes, and the
+        kernel lets a send buffer grow to `most_sent`."""
         spans = {
             key: Span(self._before.get(key), now, now.time - since)
             for key, now in self._latest.items()
@@ -146,24 +147,28 @@ class Connections:
         self._before = {key: one for key, one in self._latest.items() if one.time == self._last}
         self._latest, self._rested = dict(self._before), set()
         self._begun = self._last
-        return gauges(spans.values(), [span for key, span in spans.items() if key in rested], most)
+        return gauges(spans.values(), [span for key, span in spans.items() if key in rested], most, most_sent)
 
     def _since(self, key: Ends) -> float | None:
         before = self._before.get(key)
         return before.time if before else self._begun
 
 
-def gauges(spans: Iterable[Span], rested: Sequence[Span], most: float) -> dict[str, float]:
+def gauges(
+    spans: Iterable[Span], rested: Sequence[Span], most: float, most_sent: float = 0.0
+) -> dict[str, float]:
     """What connections, and those of them that rested for longer than their RTO, say together."""
     spans = list(spans)
     busy = sum(span.moved("busy") for span in spans)
+    # one below what the kernel allows was fixed by its program (SO_SNDBUF), or has not had to grow
+    held = sum(s.moved("sndbuf_limited_ms") for s in spans if s.after.of("tb") >= most_sent)
     bursts = [span for span in rested if span.burst and span.far]
     found = {
         "tcp.windows_full": float(sum(span.window_full(most) for span in spans)),
         "tcp.windows_stuck": float(sum(span.stuck(most) for span in spans)),
         "tcp.received": max((span.bulk(span.received) for span in spans), default=0.0),
         "tcp.sent": max((span.bulk(span.sent) for span in spans), default=0.0),
-        "tcp.sndbuf_limited": sum(s.moved("sndbuf_limited_ms") for s in spans) / busy if busy else 0.0,
+        "tcp.sndbuf_limited": held / busy if busy else 0.0,
         "tcp.far": float(sum(span.far for span in spans)),
         "tcp.restarts": float(len(bursts)),
         "tcp.burst_pace": median(span.pace for span in bursts) if bursts else 0.0,

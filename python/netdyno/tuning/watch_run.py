@@ -72,7 +72,7 @@ CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
 
-RECEIVE, QUEUE = "net.ipv4.tcp_rmem.max", "net.core.somaxconn"
+RECEIVE, SEND, QUEUE = "net.ipv4.tcp_rmem.max", "net.ipv4.tcp_wmem.max", "net.core.somaxconn"
 
 
 class NamespaceWatch:
@@ -307,7 +307,7 @@ class NamespaceWatch:
             if one.value is not None
         }
         self._observe()
-        rates |= self._connections.window(float(values.get(RECEIVE, 0)))
+        rates |= self._connections.window(float(values.get(RECEIVE, 0)), float(values.get(SEND, 0)))
         if rates["tcp.windows_stuck"] and RECEIVE in self._first and not self.watcher.frozen:
             # they are those of connections that came later
             self._widen(int(self._first[RECEIVE]), int(values.get(RECEIVE, 0)))

@@ -149,3 +149,14 @@ def test_ports_that_wait_are_counted_by_peer() -> None:
     assert ports_taken([], 32768, 32867) == 0
     assert shortage(0.9, {}) == 0.9
     assert shortage(0.9, {"TcpExtTWRecycled": 3.0}) == 0
+
+
+def test_a_send_buffer_that_its_program_fixed_is_not_the_parameters() -> None:
+    """tcp_wmem.max bounds what the kernel lets grow; SO_SNDBUF fixes a size that it does not touch."""
+    for size, share in ((87_040, 0.0), (MOST, 0.25), (2 * MOST, 0.25)):
+        known = Connections()
+        memory = f"skmem:(r0,rb131072,t0,tb{size},f0,w0,o0,bl0,d0) "
+        for time, busy, held in ((0.0, 60_000, 60_000), (1.0, 61_000, 60_250)):
+            text = sender(0, busy, held=memory + f"sndbuf_limited:{held}ms(99%) ")
+            known.glance(time, sockets.parse(text))
+        assert known.window(MOST, MOST)["tcp.sndbuf_limited"] == share
