@@ -24,6 +24,7 @@ from netdyno.tuning import benches, compare_run, per_connection, service
 from netdyno.tuning.bench import Spec
 from netdyno.tuning.host_state import HostState
 from netdyno.tuning.model import Scope
+from netdyno.tuning.patience import Patience
 from netdyno.tuning.registry import registry
 from netdyno.tuning.study_listener import StudyListener
 from netdyno.tuning.verbs import compare as tune_compare
@@ -161,6 +162,8 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Benches that are made of nothing; what a setting gains depends on its somaxconn."""
 
     class Made(Noisy):
+        patience = Patience()
+
         def __init__(self, spec: Spec, allow_global: bool = False, shield: Any = None) -> None:
             super().__init__(1)
             self.spec = spec
@@ -250,6 +253,8 @@ def test_a_comparison_of_too_few_pairs_says_what_it_lost_and_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Made(Stolen):
+        patience = Patience()
+
         def __init__(self, spec: Spec, allow_global: bool = False, shield: Any = None) -> None:
             super().__init__(share, seed=4)
             self.spec = spec
