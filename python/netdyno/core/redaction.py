@@ -23,6 +23,9 @@ _WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
 _AUTHORITY = re.compile(r"[^/?#\s]*")
 _BARE = re.compile(r"(?<![\w/:\[])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
+_OPTION = re.compile(r"(?<!\S)(--?)([\w-]+)(=|\s+)('[^']*'|\"[^\"]*\"|[^\s-]\S*)")
+_FIELD = re.compile(r"(?<![\w-])([\w-]+)(:\s*)([^'\"]+)(?=['\"])")
+_VARIABLE = re.compile(r"(?<![\w?&-])(\w+)(=)([^\s'\"&]+)")
 
 _known: set[bytes] = set()
 """Secrets and their parts, folded."""
@@ -49,6 +52,19 @@ def hide(text: str) -> str:
     """A text without the secrets that are known, and without those in URLs."""
     text = hide_known(text)
     return url(_BARE.sub(f"{HIDDEN}@", text))
+
+
+def command(text: str) -> str:
+    """A command line without secrets: those of URLs, and of options, header fields and variables with the
+    name of one."""
+
+    def masked(found: re.Match[str]) -> str:
+        *before, name, between, _ = found.groups()
+        return "".join([*before, name, between, HIDDEN]) if is_named(name) else found[0]
+
+    for pattern in (_FIELD, _OPTION, _VARIABLE):
+        text = pattern.sub(masked, text)
+    return hide(text)
 
 
 def hide_in(value: Any) -> Any:

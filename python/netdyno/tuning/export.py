@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from netdyno import escape
+from netdyno.core import redaction
 from netdyno.errors import Error
-from netdyno.stats.observation import Setting, Value
+from netdyno.stats.observation import Value
 from netdyno.stats.winner import Winner
 from netdyno.tuning import access
 from netdyno.tuning.registry import Registry, owner_of
@@ -30,15 +33,21 @@ class Provenance:
     objection: str = ""
     """Why it is not proven; empty where it is."""
 
+    @property
+    def label(self) -> str:
+        """The study in a value that the other tool reads: it would fill in variables there, and run some."""
+        return re.sub(r"[^\w.+-]", "_", self.study)
+
     def lines(self) -> list[str]:
-        """As comments, without their sign."""
+        """As comments, without their sign: each one line, whatever the study's file says."""
         state = f"NOT PROVEN: {self.objection}" if self.objection else "proven against the baseline"
-        return [
+        said = [
             f"netdyno study {self.study}, {state}",
             *self.claims,
             f"measured with: {self.bench}",
             f"measured on: {self.machine or 'an unknown machine'}, {self.finished}",
         ]
+        return [_line(text) for text in said]
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ def provenance(study: Mapping[str, Any], won: Winner) -> Provenance:
     machine = study.get("machine") or {}
     words = f"Linux {machine['kernel']}, {machine['cpu']}, {machine['cores']} cores" if machine else ""
     return Provenance(
-        str(study["name"]), _line(study["bench"]), words, str(study["finished"]),
+        str(study["name"]), str(study["bench"]), words, str(study["finished"]),
         tuple(_claim(one, won.pairs, float(level)) for one in shown), won.objection,
     )  # fmt: skip
 
@@ -84,14 +93,18 @@ def _claim(one: Mapping[str, Any], pairs: int, level: float) -> str:
 
 
 def _line(text: object) -> str:
-    return " ".join(str(text).split())
+    """On one line, with no secret of a command."""
+    return escape.visible(redaction.command(" ".join(str(text).split())))
 
 
-def parameters(known: Registry, setting: Setting, now: Now) -> Exported:
-    """The sysctls of a setting; numbers of one file are put together, with those that it does not change."""
+def parameters(known: Registry, setting: Mapping[str, Any], now: Now) -> Exported:
+    """The sysctls of a setting; numbers of one file are put together, with those that it does not change.
+
+    The setting may come from anybody: what the parameter does not take is refused, as when it is applied.
+    """
     found: dict[str, dict[str, Value]] = {}
     left_out: dict[str, str] = {}
-    for name, value in setting.items():
+    for name, value in known.read(setting).items():
         target, key = access.target(known.find(name).access, owner_of(name))
         if target.kind != "sysctl":
             kept = ("it is of a device", "`netdyno tune apply --keep` writes rules of udev")
@@ -114,7 +127,7 @@ def tuned(exported: Exported, of: Provenance) -> str:
     lines = [
         *_comments(exported, of),
         "[main]",
-        f"summary=Network parameters of netdyno study {of.study}",
+        f"summary=Network parameters of netdyno study {of.label}",
         "",
     ]
     lines += ["[sysctl]", *(f"{name}={value}" for name, value in exported.parameters.items())]
@@ -126,7 +139,7 @@ def ansible(exported: Exported, of: Provenance) -> str:
     lines = [*_comments(exported, of), "---"]
     for name, value in exported.parameters.items():
         lines += [
-            f"- name: {name} by netdyno study {of.study}", "  ansible.posix.sysctl:", f"    name: {name}",
+            f"- name: {name} by netdyno study {of.label}", "  ansible.posix.sysctl:", f"    name: {name}",
             f'    value: "{value}"', "    sysctl_file: /etc/sysctl.d/90-netdyno.conf", "    state: present",
             "    reload: true", "  become: true",
         ]  # fmt: skip
@@ -148,5 +161,5 @@ def text(exported: Exported, of: Provenance, form: str) -> str:
 
 
 def _comments(exported: Exported, of: Provenance) -> Sequence[str]:
-    left = [f"not exported: {name}: {why}" for name, why in exported.left_out.items()]
+    left = [_line(f"not exported: {name}: {why}") for name, why in exported.left_out.items()]
     return [f"# {line}" for line in (*of.lines(), *left)]

@@ -60,6 +60,78 @@ def test_each_format_has_the_setting_and_where_it_comes_from(
         assert found == expected
 
 
+STEERS = "x\nkernel.core_pattern=|/tmp/x\x1b[2J\u2028\u202e"
+
+
+@pytest.mark.parametrize("form", ["sysctl", "tuned", "ansible"])
+def test_no_text_of_a_study_becomes_a_line_of_the_file(
+    form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = study(tmp_path / "mine.json", **{SOMAXCONN: "8192", "dev.eth0.txqueuelen": 5000})
+    of = json.loads(file.read_text())
+    of |= {"name": f"a: ${{f:exec:id}} {{{{ 7*7 }}}} {STEERS}", "bench": STEERS, "finished": STEERS}
+    of["machine"] = dict.fromkeys(("kernel", "cpu", "cores"), STEERS)
+    of["result"]["metrics"][0]["metric"]["name"] = STEERS
+    file.write_text(json.dumps(of))
+    text = exported(file, form, capfd)
+    assert not {"\x1b", "\u2028", "\u202e"} & {*text}
+    said = [line for line in text.splitlines() if not line.startswith("#")]
+    assert not any(
+        "core_pattern" in line and not line.lstrip("- ").startswith(("summary", "name: ")) for line in said
+    )
+    # neither TuneD nor Ansible finds a variable to fill in
+    assert not any("$" in line or "{" in line for line in said)
+    if form == "ansible":
+        (task,) = yaml.safe_load(text)
+        assert task["ansible.posix.sysctl"]["value"] == "8192"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        (SOMAXCONN, "5000\nkernel.core_pattern=|/tmp/x", "ND-104-04"),
+        (SOMAXCONN, -1, "ND-104-05"),
+        ("net.core.default_qdisc", "fq\nkernel.core_pattern=x", "ND-104-0"),
+        ("net.ipv4.tcp_congestion_control", "cubic\nx = 1", "ND-104-0"),
+        ("net.ipv4.ip_local_reserved_ports", "80\nx = 1", "ND-104-04"),
+        ("kernel.core_pattern", 5000, "ND-104-40"),
+        (f"{SOMAXCONN}\nkernel.core_pattern", 1, "ND-104-40"),
+        ("dev.a\nkernel.core_pattern=x.txqueuelen", 1, "ND-104-40"),
+    ],
+)
+def test_a_value_that_its_parameter_does_not_take_is_refused(
+    name: str, value: object, code: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = study(tmp_path / "mine.json", **{name: value})
+    for form in ("sysctl", "tuned", "ansible"):
+        assert call(["tune", "export", str(file), "--format", form]) == 104
+        said = capfd.readouterr()
+        assert not said.out
+        assert code in said.err
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [
+        "wrk http://me:hunter2@host/ [abc]",
+        "wrk 'http://host/?token=hunter2' [abc]",
+        "load --password hunter2 -n 1 [abc]",
+        "load --password='hunter2 x' -n 1 [abc]",
+        "wrk -H 'Authorization: Bearer hunter2' [abc]",
+        "env PGPASSWORD=hunter2 pgbench [abc]",
+    ],
+)
+def test_a_password_of_the_load_is_not_exported(
+    bench: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = study(tmp_path / "mine.json", **{SOMAXCONN: 8192})
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"bench": bench}))
+    text = exported(file, "sysctl", capfd)
+    assert "hunter2" not in text
+    assert "***" in text
+    assert "[abc]" in text
+
+
 def test_it_is_written_to_a_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = study(tmp_path / "mine.json", **{SOMAXCONN: 8192})
     assert not exported(file, "sysctl", capfd, "--output", str(tmp_path / "90.conf"))
