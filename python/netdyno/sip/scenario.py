@@ -14,7 +14,9 @@ from netdyno.sip.sipp import source as sipp
 OBJECTS = ("media", "aka", "identity")
 """Keys whose values the model `sip` has under the same name."""
 
-KEYS = ("steps", "user", "callee", "data", "outbound_proxy", *OBJECTS)
+TEXTS = ("user", "auth_user", "password", "callee", "data")
+
+KEYS = ("steps", *TEXTS, "outbound_proxy", *OBJECTS)
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class ScenarioFile:
 
     steps: list[Any]
     user: str | None = None
+    auth_user: str | None = None
+    password: str | None = None
     callee: str | None = None
     data: Path | None = None
     media: dict[str, Any] | None = None
@@ -36,7 +40,9 @@ class ScenarioFile:
         """The profile's `data`."""
         if self.data is None:
             return None
-        return {self.data.stem: {"file": str(self.data.absolute()), "rows": "message"}}
+        # a user agent keeps its account
+        own = any(f"{{{self.data.stem}." in (text or "") for text in (self.user, self.password))
+        return {self.data.stem: {"file": str(self.data.absolute()), "rows": "device" if own else "message"}}
 
 
 def read(path: Path, direct: bool = False) -> ScenarioFile:
@@ -48,9 +54,13 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
             fix = f"netdyno sip import {path} --inf FILE.csv --output steps.yaml"
             raise Error("ND-104-73", what, at=str(path), fix=fix)
         plain = sipp.document(made, None)
-        who = plain.get("user"), plain.get("callee")
         return ScenarioFile(
-            plain["steps"], *who, media=made.media, outbound_proxy=not made.answers, notes=tuple(made.notes)
+            plain["steps"],
+            user=plain.get("user"),
+            callee=plain.get("callee"),
+            media=made.media,
+            outbound_proxy=not made.answers,
+            notes=tuple(made.notes),
         )
     found = config.read(path)
     if isinstance(found, list):
@@ -66,7 +76,7 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
     for key in OBJECTS:
         if not isinstance(found.get(key), dict | None):
             raise Error("ND-104-04", f"{key} has keys of its own", at=str(path))
-    for key in ("user", "callee", "data"):
+    for key in TEXTS:
         if not isinstance(found.get(key), str | None):
             raise Error("ND-104-04", f"{key} is a text", at=str(path))
     if not isinstance(found.get("outbound_proxy", False), bool):
@@ -77,6 +87,8 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
     return ScenarioFile(
         found["steps"],
         found.get("user"),
+        found.get("auth_user"),
+        found.get("password"),
         found.get("callee"),
         table,
         media=objects.get("media"),

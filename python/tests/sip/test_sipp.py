@@ -334,6 +334,56 @@ def test_a_file_of_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         scenario.read(xml)
 
 
+@pytest.mark.parametrize(
+    ("line", "cells", "user", "password", "columns"),
+    [
+        (
+            "[authentication username=[field0] password=[field2]]",
+            "alice;example.net;geheim",
+            None,
+            "{fields.field2}",
+            "field0,field1,field2\nalice,example.net,geheim\n",
+        ),
+        (
+            "[field2]",
+            "alice;example.net;[authentication username=alice-1 password=geheim]",
+            "{fields.field2_username}",
+            "{fields.field2_password}",
+            "field0,field1,field2_username,field2_password\nalice,example.net,alice-1,geheim\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("challenged", [False, True])
+def test_accounts_of_a_csv_file(
+    tmp_path: Path, line: str, cells: str, user: str | None, password: str, columns: str, challenged: bool
+) -> None:
+    xml, inf, output = tmp_path / "a.xml", tmp_path / "a.csv", tmp_path / "a.yaml"
+    start = "REGISTER sip:[remote_ip] SIP/2.0", "From: <sip:[field0]@[field1]>;tag=1"
+    first = send(*start) + '<recv response="401" auth="true"/>' if challenged else ""
+    xml.write_text(f"<scenario>{first}{send(*start, line)}{OK}</scenario>")
+    inf.write_text(f"SEQUENTIAL\n{cells}\n")
+    assert app.call(["sip", "import", str(xml), "--inf", str(inf), "--output", str(output)]) == 0
+    assert (tmp_path / "fields.csv").read_text() == columns
+    found = scenario.read(output)
+    assert (found.user, found.auth_user, found.password) == ("{fields.field0}", user, password)
+    # each user agent keeps its account, from its registration to its calls
+    assert found.table and found.table["fields"]["rows"] == "device"
+
+
+def test_own_from_and_sdp_are_noted_by_line() -> None:
+    offer = "m=audio [media_port] RTP/AVP 0"
+    own = send(
+        "INVITE sip:b@[remote_ip] SIP/2.0",
+        "From: <sip:a@example.net>",
+        "Content-Type: application/sdp",
+        body=offer,
+    )
+    notes = made(own + OK).notes
+    assert [one.partition(":")[0] for one in notes] == ["line 4 <send>"] * 2
+    assert "not example.net: see --domain" in notes[0] and "SDP is not sent" in notes[1]
+    assert not made(INVITE + OK).notes
+
+
 def test_the_command_prints_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     xml = tmp_path / "a.xml"
     xml.write_text(f"<scenario>{INVITE}{OK}{ACK}<timewait milliseconds='4000'/></scenario>")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.importer.xml import Element
 from netdyno.sip.sipp import audio
-from netdyno.sip.sipp.keywords import variable
+from netdyno.sip.sipp.keywords import variable, whole_field
 from netdyno.sip.sipp.message import Sent
 from netdyno.sip.sipp.message import read as message
 from netdyno.sip.sipp.message import step as sent_step
@@ -56,6 +56,8 @@ class Converted:
     answers: bool = False
     """It waits to be called: user agents register first."""
     authenticates: bool = False
+    login: dict[str, str] = field(default_factory=dict)
+    """`username` and `password` of [authentication]."""
     table: bool = False
     """Values of a CSV file are named."""
     media: dict[str, Any] | None = None
@@ -84,19 +86,30 @@ class _Receive:
         return self.optional and provisional and not self.next and "capture" not in self.expect
 
 
-def convert(root: Element, name: str, direct: bool = False, commands: bool = False) -> Converted:
+def convert(
+    root: Element,
+    name: str,
+    direct: bool = False,
+    commands: bool = False,
+    accounts: Collection[str] = frozenset(),
+) -> Converted:
     """The scenario; raises with the line of what cannot be played.
 
     `direct`: who is called does not register. `commands`: steps `command` stand for those of 3PCC.
+    `accounts`: columns of the CSV file whose cells are [authentication …].
     """
-    return _Converter(root, name, direct, commands).run()
+    return _Converter(root, name, direct, commands, accounts).run()
 
 
 class _Converter:
-    def __init__(self, root: Element, name: str, direct: bool, commands: bool) -> None:
+    def __init__(
+        self, root: Element, name: str, direct: bool, commands: bool, accounts: Collection[str]
+    ) -> None:
         self.root, self.name, self.direct, self.commands = root, name, direct, commands
+        self.accounts = accounts
         self.made = Converted()
         self.bodies: set[str] = set()
+        self.said: set[str] = set()
         self.codecs: tuple[str, ...] = ()
         self.faults: list[dict[str, Any]] = []
         self.groups = 0
@@ -132,6 +145,23 @@ class _Converter:
         at = f"{self.name}:{one.line} <{one.name}>"
         self.faults.append(Error("ND-104-73", what, at=at, fix=fix).as_dict())
 
+    def _message(self, one: Element) -> Sent:
+        """The message of a <send>, with the account that it names and notes on what is not sent."""
+        strange: list[str] = []
+        sent = message(one.text, TABLE, strange.append, self.bodies, self.accounts)
+        for word in strange:
+            fix = "Write the text itself, or a keyword that netdyno knows"
+            if whole_field(word):
+                fix = "For [authentication …] in a CSV file: netdyno sip import FILE.xml --inf FILE.csv"
+            self._fault(one, f"{_short(word)!r} cannot be sent", fix)
+        self.made.login = self.made.login or sent.login
+        self.made.table = self.made.table or f"{{{TABLE}." in str(sent)
+        for note in sent.notes:
+            if note not in self.said:
+                self.said.add(note)
+                self.made.notes.append(f"line {one.line} <{one.name}>: {note}")
+        return sent
+
     def _note(self, one: Element, why: str) -> None:
         self.made.notes.append(f"line {one.line} <{one.name}>: left out, {why}")
 
@@ -162,16 +192,8 @@ class _Converter:
 
     def _send(self, all_: list[Element], at: int) -> int:
         one = all_[at]
-        strange: list[str] = []
-        sent = message(one.text, TABLE, strange.append, self.bodies)
+        sent = self._message(one)
         self.codecs = self.codecs or sent.codecs
-        for word in strange:
-            self._fault(
-                one,
-                f"{_short(word)!r} cannot be sent",
-                "Write the text itself, or a keyword that netdyno knows",
-            )
-        self.made.table = self.made.table or f"{{{TABLE}." in str(sent)
         self._people(sent)
         self.made.authenticates = self.made.authenticates or sent.authenticates
         if not (sent.method == "ACK" and self._acknowledges_failure(all_, at)):
@@ -251,8 +273,7 @@ class _Converter:
     def _challenge(self, all_: list[Element], at: int, one: _Receive) -> int:
         """A challenge: the ACK and the request with credentials are the user agent's."""
         while at < len(all_) and all_[at].name == "send":
-            strange: list[str] = []
-            sent = message(all_[at].text, TABLE, strange.append, self.bodies)
+            sent = self._message(all_[at])
             at += 1
             if sent.authenticates:
                 self.made.authenticates = True

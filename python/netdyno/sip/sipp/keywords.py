@@ -22,6 +22,13 @@ def whole_variable(line: str) -> str | None:
     return variable(inner[1]) if inner else None
 
 
+def whole_field(line: str) -> str | None:
+    """The column of a CSV file that a line consists of."""
+    found = _KEYWORD.fullmatch(line)
+    inner = _FIELD.fullmatch(found[1]) if found else None
+    return f"field{inner[1]}" if inner else None
+
+
 def is_last(name: str) -> bool:
     """Whether a keyword copies a header field of the last message, as `[last_Via:]`."""
     return name.startswith("last_")

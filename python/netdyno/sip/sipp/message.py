@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.sip.manual.message import COMPACT
-from netdyno.sip.sipp.keywords import is_last, keywords, places, whole_variable
+from netdyno.sip.sipp.keywords import is_last, keywords, places, whole_field, whole_variable
 
 OWN = {
     "via", "from", "to", "call-id", "cseq", "max-forwards", "route", "record-route", "contact",
@@ -16,7 +16,13 @@ OWN = {
 }  # fmt: skip
 """Header fields that our user agents set themselves."""
 _REMOTE = re.compile(r"sips?:(?:(?P<user>[^@;]*)@)?\[remote_ip\](?::\[remote_port\])?(?:;[^?]*)?")
-_ADDRESS = re.compile(r"sips?:(?:(?P<user>[^@;>]*)@)?")
+_ADDRESS = re.compile(r"sips?:(?:(?P<user>[^@;>]*)@)?(?P<host>\[[^\]]*\]|[^:;>\s]*)")
+_AUTHENTICATION = re.compile(r"\[authentication((?:\[[^\]]*\]|[^\[\]])*)\]")
+_PARAMETER = re.compile(r"(\w+)=((?:\[[^\]]*\]|[^\s\[\]])*)")
+LOGIN = ("username", "password")
+"""Parameters of [authentication]."""
+_LOCAL = ("[local_ip]", "[remote_ip]", "[remote_host]")
+"""Hosts in From that stand for whatever a user agent writes there."""
 
 
 @dataclass
@@ -42,12 +48,23 @@ class Sent:
     """Of its session description: payload types, the preferred one first."""
     expires: int | None = None
     authenticates: bool = False
+    login: dict[str, str] = field(default_factory=dict)
+    """`username` and `password` of [authentication]."""
+    notes: list[str] = field(default_factory=list)
+    """Contents that are not sent."""
 
 
 def read(
-    text: str, table: str, unknown: Callable[[str], None], bodies: Collection[str] = frozenset()
+    text: str,
+    table: str,
+    unknown: Callable[[str], None],
+    bodies: Collection[str] = frozenset(),
+    accounts: Collection[str] = frozenset(),
 ) -> Sent:
-    """The message of a <send>; `bodies` are names of values that are a body with its type."""
+    """The message of a <send>.
+
+    `bodies` are names of values that are a body with its type, `accounts` columns of [authentication …].
+    """
     lines = [line.strip() for line in text.strip().splitlines()]
     head, body = lines, list[str]()
     if "" in lines:
@@ -58,6 +75,10 @@ def read(
     for line in head[1:]:
         if (name := whole_variable(line)) in bodies:
             made.body, made.content_type = f"{{response.{name}}}", "application/sdp"
+            continue
+        if (column := whole_field(line)) and column in accounts:
+            made.authenticates = True
+            made.login = {name: f"{{{table}.{account_column(column, name)}}}" for name in LOGIN}
             continue
         _field(made, line, table, unknown)
     if any(body):
@@ -93,6 +114,7 @@ def _field(made: Sent, line: str, table: str, unknown: Callable[[str], None]) ->
     names = keywords(line)
     if line.startswith("[authentication"):
         made.authenticates = True
+        made.login = {name: places(value, table, unknown) for name, value in login(line).items()}
         return
     if names and line.startswith("[") and (is_last(names[0]) or names[0] == "routes"):
         # what a response repeats, and the route set, are the user agent's
@@ -107,12 +129,25 @@ def _field(made: Sent, line: str, table: str, unknown: Callable[[str], None]) ->
             found = _ADDRESS.search(value)
             if found and found["user"]:
                 made.caller = _user(found["user"], table, lambda _: None)
+            if found and found["host"] not in _LOCAL:
+                made.notes.append(f"of From the user alone is sent, not {found['host']}: see --domain")
         case "expires" if value.isdigit():
             made.expires = int(value)
         case "content-type":
             made.content_type = value
         case lower if lower not in OWN:
             made.headers[name] = places(value, table, unknown)
+
+
+def login(text: str) -> dict[str, str]:
+    """User name and password of an [authentication …] that a text begins with."""
+    found = _AUTHENTICATION.match(text)
+    return {name: value for name, value in _PARAMETER.findall(found[1]) if name in LOGIN} if found else {}
+
+
+def account_column(column: str, name: str) -> str:
+    """The column of our table with the user name or password of SIPp's."""
+    return f"{column}_{name}"
 
 
 def _body(made: Sent, lines: list[str], table: str, unknown: Callable[[str], None]) -> None:
@@ -122,6 +157,7 @@ def _body(made: Sent, lines: list[str], table: str, unknown: Callable[[str], Non
         made.sdp, made.content_type = True, None
         audio = next((line.split() for line in lines if line.startswith("m=audio ")), [])
         made.codecs = tuple(audio[3:])
+        made.notes.append("its SDP is not sent: user agents make their own, inactive without `media`")
         return
     made.body = places("\r\n".join(lines), table, unknown)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from netdyno.errors import Error
 from netdyno.importer.xml import Kind, read
 from netdyno.sip.sipp.controllers import merge
 from netdyno.sip.sipp.convert import TABLE, Converted, convert
+from netdyno.sip.sipp.message import LOGIN, account_column, login
 
 LARGEST = 1 << 20
 """Bytes of a scenario."""
@@ -20,9 +22,9 @@ CSV = 64 << 20
 """Bytes of a file of `-inf`."""
 
 
-def load(path: Path, direct: bool = False) -> Converted:
-    """The scenario of a file; `direct`: who is called does not register."""
-    return _load(path, direct, commands=False)
+def load(path: Path, direct: bool = False, inf: Path | None = None) -> Converted:
+    """The scenario of a file; `direct`: who is called does not register. `inf`: its CSV file."""
+    return _load(path, direct, commands=False, accounts=_accounts(_rows(inf)) if inf else ())
 
 
 def load_pair(first: Path, second: Path, targets: tuple[str, ...]) -> Converted:
@@ -31,15 +33,21 @@ def load_pair(first: Path, second: Path, targets: tuple[str, ...]) -> Converted:
     return merge(made[0], made[1], str(first), targets)
 
 
-def _load(path: Path, direct: bool, commands: bool) -> Converted:
-    return convert(read(reading.content(path, LARGEST), str(path), SCENARIO), str(path), direct, commands)
+def _load(path: Path, direct: bool, commands: bool, accounts: Collection[str] = ()) -> Converted:
+    root = read(reading.content(path, LARGEST), str(path), SCENARIO)
+    return convert(root, str(path), direct, commands, accounts)
 
 
 def document(made: Converted, data: Path | None) -> dict[str, Any]:
     """A scenario as `netdyno sip load --scenario` reads it."""
     found: dict[str, Any] = {}
-    if made.user and "{" not in made.user:
+    if made.user and (data or "{" not in made.user):
         found["user"] = made.user
+    # a password in the XML itself is that of --password
+    if data and (password := made.login.get("password", "")).startswith("{"):
+        name = made.login.get("username")
+        found |= {"auth_user": name} if name and name != made.user else {}
+        found["password"] = password
     if made.callee:
         found["callee"] = made.callee
     if made.media:
@@ -52,8 +60,8 @@ def document(made: Converted, data: Path | None) -> dict[str, Any]:
     return found | {"steps": made.steps}
 
 
-def table(path: Path) -> str:
-    """A file of `-inf` as CSV with names of columns: field0, field1, …"""
+def _rows(path: Path) -> list[list[str]]:
+    """The lines of a file of `-inf`, all of one width."""
     text = reading.content(path, CSV).decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or lines[0].split(",")[0].strip().upper() not in ("SEQUENTIAL", "RANDOM", "USER"):
@@ -63,10 +71,34 @@ def table(path: Path) -> str:
     if not rows:
         raise Error("ND-104-73", "it has no values", at=str(path), fix="Add lines like alice;secret")
     width = max(map(len, rows))
+    return [[*row, *[""] * (width - len(row))] for row in rows]
+
+
+def _accounts(rows: list[list[str]]) -> list[str]:
+    """The columns whose cells are [authentication username=… password=…]."""
+    columns = enumerate(zip(*rows, strict=True))
+    return [f"field{at}" for at, cells in columns if all(set(LOGIN) == set(login(cell)) for cell in cells)]
+
+
+def table(path: Path) -> str:
+    """A file of `-inf` as CSV with names of columns: field0, field1, …
+
+    A column of [authentication …] becomes two: its user names and its passwords.
+    """
+    rows = _rows(path)
+    accounts = _accounts(rows)
+    columns: dict[str, list[str]] = {}
+    for at, cells in enumerate(zip(*rows, strict=True)):
+        column = f"field{at}"
+        if column in accounts:
+            for name in LOGIN:
+                columns[account_column(column, name)] = [login(cell)[name] for cell in cells]
+        else:
+            columns[column] = list(cells)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([f"field{at}" for at in range(width)])
-    writer.writerows([*row, *[""] * (width - len(row))] for row in rows)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
     return out.getvalue()
 
 

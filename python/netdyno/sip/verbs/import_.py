@@ -47,7 +47,7 @@ def import_(
         netdyno sip import accounts.xml --inf accounts.csv --output accounts.yaml
         netdyno sip import 3pcc-C-A.xml --with 3pcc-C-B.xml --to sip:a@192.0.2.7 --to sip:b@192.0.2.8
     """
-    made = _read(scenario, other, to, listen)
+    made = _read(scenario, other, to, listen, inf)
     table: Path | None = None
     if made.table and inf is None:
         what = "it takes values of a CSV file ([field0], …)"
@@ -63,7 +63,7 @@ def import_(
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
     for note in made.notes:
         console.note(f"{scenario}: {note}")
-    if made.authenticates:
+    if made.authenticates and "password" not in plain:
         console.note("Challenges are answered with --auth-user and --password of `netdyno sip load`")
     if output:
         files.write(output, text, shared=True)
@@ -73,11 +73,13 @@ def import_(
             console.line(line)
 
 
-def _read(scenario: Path, other: Path | None, to: list[str] | None, listen: bool) -> Converted:
+def _read(
+    scenario: Path, other: Path | None, to: list[str] | None, listen: bool, inf: Path | None
+) -> Converted:
     if other is None:
         if to:
             raise Error("ND-104-03", "it is for two controllers", at="--to", fix="Add --with FILE.xml")
-        return source.load(scenario, listen)
+        return source.load(scenario, listen, inf)
     if listen or len(to or ()) > 2:
         what, at = ("controllers call", "--listen") if listen else ("there are two controllers", "--to")
         raise Error("ND-104-03", what, at=at, fix="Leave it out" if listen else "Name two URIs")

@@ -188,6 +188,8 @@ def load(
     read = replace(
         read,
         user=read.user or found.user,
+        auth_user=read.auth_user or found.auth_user,
+        password=read.password or found.password,
         callee=read.callee or found.callee,
         media=found.media,
         aka=found.aka,
