@@ -153,6 +153,15 @@ const OWN: &[&str] = &[
     "expires",
 ];
 
+/// Whether something is sent, waited for or paused.
+fn takes_time(op: &Op) -> bool {
+    match op {
+        Op::Send(_) | Op::Expect(_) | Op::Answer(_) => true,
+        Op::Pause(wait) => !wait.is_zero(),
+        Op::Jump { .. } | Op::Again { .. } => false,
+    }
+}
+
 /// Steps as operations; what stands under `steps` in the profile is checked on the way.
 pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Compiled, Problem> {
     let names = capture::names(steps);
@@ -267,6 +276,12 @@ impl Compiler<'_> {
                     format!("nest at most {DEPTH_MAX}"),
                 )?;
                 self.steps(&repeat.steps, depth + 1).map_err(|problem| problem.under("repeat.steps"))?;
+                Problem::unless(
+                    self.ops[op..].iter().any(takes_time),
+                    "repeat.steps",
+                    || "they send, expect and pause nothing".into(),
+                    "add a step that does: rounds without one take no time".to_owned(),
+                )?;
                 self.ops.push(Op::Again { start: place(op), depth: depth as u8, count: repeat.count });
             }
         }

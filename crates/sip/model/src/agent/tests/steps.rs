@@ -42,6 +42,10 @@ fn what_is_wrong_with_steps_is_named() {
             "steps[0].send.method: invite is no method of SIP; did you mean INVITE?",
         ),
         (serde_json::json!([{"goto": "x"}]), "steps.goto: no label is called x"),
+        (
+            serde_json::json!([{"repeat": {"count": 9, "steps": [{"repeat": {"count": 9, "steps": [{"label": "x"}]}}]}}]),
+            "they send, expect and pause nothing",
+        ),
         (serde_json::json!([{"expect": {}}]), "steps[0].expect: names not exactly one message"),
         (serde_json::json!([{"send": {"method": "INVITE", "headers": {"Via": "x"}}}]), "headers.Via"),
         (serde_json::json!([{"send": {"method": "INVITE", "headers": {"X": "a\r\nb"}}}]), "line break"),
