@@ -3,8 +3,10 @@
 //! A user agent has at most one INVITE and one other transaction under way on each side. What was sent is kept until the
 //! transaction is over, and sent again as it was.
 
+use crate::message::fingerprint;
 use crate::method::Method;
 use protocol::time::Time;
+use sip_core::message::{Scanned, scan};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ pub(crate) struct Client {
     /// Number in its branch.
     pub branch: u32,
     pub cseq: u32,
+    /// Of its Call-ID and the tag of its From, which its responses repeat; none: it has none that can be read.
+    pub origin: Option<u64>,
     /// As it was sent.
     pub bytes: Vec<u8>,
     pub length: usize,
@@ -34,6 +38,8 @@ pub(crate) struct Client {
     pub ringing: bool,
     /// Who challenged it and was answered.
     pub answered: Vec<u64>,
+    /// Whether it asks for the longer lifetime that the server wanted.
+    pub longer: bool,
     /// Whether it went on to another server than the first.
     pub moved: bool,
     /// Where it went, if not to the server.
@@ -65,11 +71,26 @@ impl Client {
         }
     }
 
+    /// Whether a response with its branch has its Call-ID, From tag and CSeq, too (RFC 3261 section 8.2.6.2).
+    pub fn is_answered_by(&self, response: &Scanned<'_>) -> bool {
+        self.cseq == response.cseq.number && self.origin.is_none_or(|origin| origin == origin_of(response))
+    }
+
     /// Whether it may be made again with an answer to a challenge of `asker`: once, and again where the nonce was stale.
     pub fn may_answer(&self, asker: u64, stale: bool) -> bool {
         let before = self.answered.iter().filter(|one| **one == asker).count();
         self.answered.len() < CHALLENGES_MAX && (before == 0 || stale && before < 3)
     }
+}
+
+/// What a request has in common with its responses, besides branch and CSeq; none: it is one that cannot be read.
+pub(crate) fn origin(request: &[u8]) -> Option<u64> {
+    scan(request).ok().map(|message| origin_of(&message))
+}
+
+fn origin_of(message: &Scanned<'_>) -> u64 {
+    let tag = fingerprint(message.from_tag.unwrap_or_default());
+    fingerprint(message.call_id) ^ tag.rotate_left(32)
 }
 
 /// A request that was received, and what answered it.

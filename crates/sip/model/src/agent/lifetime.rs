@@ -20,12 +20,13 @@ impl UserAgent {
         }
     }
 
-    /// Send a request again with the lifetime that the server wants at least. False: that is no longer than the one before.
+    /// Send a request again with the lifetime that the server wants at least. False: that is no longer than the one before, or
+    /// the server has named one before and wants more than that.
     pub(super) fn send_longer(&mut self, cx: &mut Cx<'_>, client: &Client, least: u32) -> bool {
         let config = Arc::clone(&self.config);
         let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
         let asked = self.lifetime(request);
-        if asked == 0 || u64::from(least) <= asked {
+        if client.longer || asked == 0 || u64::from(least) <= asked {
             return false;
         }
         self.min_expires = least.into();
@@ -35,6 +36,7 @@ impl UserAgent {
         self.keep(Client {
             answered: client.answered.clone(),
             step: client.step,
+            longer: true,
             moved: client.moved,
             ..again
         });

@@ -122,9 +122,14 @@ impl UserAgent {
         let ours = message.via.branch.and_then(|branch| read_branch(branch, self.config.run));
         let number = ours.filter(|(device, _)| *device == cx.device).map(|(_, number)| number);
         let place = if method == Method::Invite { &mut self.invite } else { &mut self.request };
-        let Some(client) = place.as_mut().filter(|client| {
-            number == Some(client.branch) && client.method == method && client.cseq == message.cseq.number
-        }) else {
+        let same = |client: &&mut Box<Client>| number == Some(client.branch) && client.method == method;
+        if place.as_mut().filter(same).is_some_and(|client| !client.is_answered_by(message)) {
+            cx.count(cx.now, counter::MALFORMED_MESSAGES);
+            return cx.corrupted(cx.now, || {
+                format!("a {code} to {method} whose Call-ID, From tag or CSeq is not that of its request")
+            });
+        }
+        let Some(client) = place.as_mut().filter(same) else {
             if method == Method::Bye && self.is_released(number, code) {
                 return;
             }

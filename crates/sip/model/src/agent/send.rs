@@ -9,7 +9,7 @@ use crate::measure;
 use crate::message::{self, contact};
 use crate::method::Method;
 use crate::scenario::{Answer, Header, Op, Request};
-use crate::transaction::Client;
+use crate::transaction::{Client, origin};
 use protocol::model::Cx;
 use protocol::template::{Template, Values, decimal};
 use protocol::time::Time;
@@ -169,6 +169,7 @@ impl UserAgent {
             method,
             branch: numbers.branch,
             cseq: numbers.cseq,
+            origin: origin(&bytes),
             length: bytes.len(),
             bytes: if reliable { Vec::new() } else { bytes },
             first: now,
@@ -178,6 +179,7 @@ impl UserAgent {
             provisional: false,
             ringing: false,
             answered: Vec::new(),
+            longer: false,
             moved: false,
             to: None,
             step: self.at,
@@ -201,8 +203,8 @@ impl UserAgent {
         let numbers = Numbers { branch: self.next_branch(), cseq: self.next_cseq(client.method) };
         let again = self.begin(cx, request, numbers, client.first);
         cx.sent_bytes(client.first, again.length);
-        let again = Client { step: client.step, moved: client.moved, answered, ..again };
-        self.keep(again);
+        let Client { step, longer, moved, .. } = *client;
+        self.keep(Client { step, longer, moved, answered, ..again });
         true
     }
 
@@ -219,11 +221,19 @@ impl UserAgent {
             self.say(cx, &bytes);
             let client = if client.moved {
                 cx.sent_bytes(client.first, bytes.len());
-                let Client { first, ringing, step, moved, .. } = *client;
+                let Client { first, ringing, step, longer, moved, .. } = *client;
                 // its timers, and its challenges, begin again
-                Client { first, ringing, step, moved, ..self.client(cx.now, client.method, numbers, bytes) }
+                Client {
+                    first,
+                    ringing,
+                    step,
+                    longer,
+                    moved,
+                    ..self.client(cx.now, client.method, numbers, bytes)
+                }
             } else {
-                *client
+                // it may have another tag
+                Client { origin: origin(&bytes), ..*client }
             };
             self.keep(client);
         }

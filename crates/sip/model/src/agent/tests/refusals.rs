@@ -115,6 +115,58 @@ fn a_bye_ends_a_call_that_rings() {
 }
 
 #[test]
+fn a_server_that_wants_ever_longer_lifetimes_is_asked_twice() {
+    let mut bench = bench_of(0, Params { expires: Interval::ms(30_000), ..Params::default() });
+    begin(&mut bench);
+    let first = one(&mut bench);
+    receive(&mut bench, &response(&first, 423, "s", "Min-Expires: 90\r\n"));
+    let second = one(&mut bench);
+    receive(&mut bench, &response(&second, 423, "s", "Min-Expires: 180\r\n"));
+    assert!(sent(&mut bench).is_empty(), "a third request");
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+}
+
+#[test]
+fn a_lifetime_that_grows_is_asked_for_twice_also_with_a_challenge_between() {
+    let password = Some("secret".to_owned());
+    let params = Params { password, expires: Interval::ms(30_000), ..Params::default() };
+    let mut bench = bench_of(0, params);
+    begin(&mut bench);
+    let first = one(&mut bench);
+    receive(&mut bench, &response(&first, 423, "s", "Min-Expires: 90\r\n"));
+    let second = one(&mut bench);
+    let challenge = "WWW-Authenticate: Digest realm=\"example\", nonce=\"abc\", qop=\"auth\"\r\n";
+    receive(&mut bench, &response(&second, 401, "s", challenge));
+    let third = one(&mut bench);
+    receive(&mut bench, &response(&third, 423, "s", "Min-Expires: 180\r\n"));
+    assert!(sent(&mut bench).is_empty(), "a fourth request");
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+}
+
+#[test]
+fn a_response_of_another_request_is_malformed_and_answers_nothing() {
+    let mut bench = bench_of(0, Params::default());
+    begin(&mut bench);
+    let request = one(&mut bench);
+    let good = response(&request, 200, "s", "");
+    let call_id = format!("Call-ID: {}", value(&request, "Call-ID"));
+    let (_, tag) = value(&request, "From").split_once(";tag=").expect("a tag");
+    let wrong = [
+        good.replace(&call_id, "Call-ID: another"),
+        good.replace(&format!(";tag={tag}"), ";tag=another"),
+        good.replace("CSeq: 1 ", "CSeq: 7 "),
+    ];
+    for (number, bad) in wrong.iter().enumerate() {
+        assert_ne!(*bad, good);
+        receive(&mut bench, bad);
+        assert_eq!(bench.end, None, "{bad}");
+        assert_eq!(counter(&bench, "malformed_messages"), number as u64 + 1);
+    }
+    receive(&mut bench, &good);
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+}
+
+#[test]
 fn a_lifetime_that_is_too_short_is_asked_for_again() {
     let mut bench = bench_of(0, Params { expires: Interval::ms(30_000), ..Params::default() });
     begin(&mut bench);
