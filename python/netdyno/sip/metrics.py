@@ -14,6 +14,7 @@ LABELS = {
     "responses": "status",
     "answers": "status",
     "connections": "transport",
+    "connections_given_up": "cause",
     "tls_failures": "cause",
     "websocket_failures": "cause",
 }
@@ -23,6 +24,8 @@ HELP = {
     "forwarded": "Requests sent on, by method",
     "answers": "Responses received to requests sent on, by status",
     "connections": "Connections that clients opened, by transport",
+    "connections_given_up": "Connections that the server refused or closed, by cause",
+    "datagrams_dropped_here": "Datagrams that the server's own receive queue had no room for",
     "tls_failures": "Connections whose TLS failed, by cause",
     "websocket_failures": "Connections whose WebSocket handshake or frames failed, by cause",
     "bindings": "Bindings of users to contacts now",

@@ -1,16 +1,19 @@
 //! One connection: bytes of a socket to messages and back, in TLS or not, in WebSocket messages or in the stream itself.
 
-use crate::peer::Broken;
+use crate::peer::{Broken, Given};
 use rustls::{ServerConfig, ServerConnection};
 use sip_core::message::{Framer, MAX_BODY, MAX_HEAD};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 use websocket::{Fault, Incoming, Socket};
 
 /// Bytes that wait for a connection to take them; beyond, it is closed.
 const BACKLOG: usize = 8 << 20;
+/// Reads of a connection before others, and timers, have their turn.
+const BURST: usize = 4;
 
 /// A connection.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Connection {
     /// Nothing more can be read from it; what is to be sent still is.
     ends: bool,
     fault: Option<Broken>,
+    /// When a client has to have sent its first message; none: it has, or we opened the connection.
+    speak_by: Option<Instant>,
 }
 
 impl AsFd for Connection {
@@ -35,8 +40,13 @@ impl AsFd for Connection {
 }
 
 impl Connection {
-    /// One of a client; none: TLS cannot begin.
-    pub fn accepted(stream: TcpStream, tls: Option<&Arc<ServerConfig>>, in_websocket: bool) -> Option<Self> {
+    /// One of a client, which has to send a message by then; none: TLS cannot begin.
+    pub fn accepted(
+        stream: TcpStream,
+        tls: Option<&Arc<ServerConfig>>,
+        in_websocket: bool,
+        speak_by: Instant,
+    ) -> Option<Self> {
         let tls = match tls {
             None => None,
             Some(config) => {
@@ -50,7 +60,7 @@ impl Connection {
             true => Some(Box::new(Socket::server("sip", MAX_HEAD + MAX_BODY).ok()?)),
             false => None,
         };
-        Some(Self { tls, websocket, ..Self::new(stream) })
+        Some(Self { tls, websocket, speak_by: Some(speak_by), ..Self::new(stream) })
     }
 
     /// One of TCP alone.
@@ -65,7 +75,20 @@ impl Connection {
             open: true,
             ends: false,
             fault: None,
+            speak_by: None,
         }
+    }
+
+    /// Ends the connection of a client that has sent no message in time.
+    pub fn expire(&mut self, now: Instant) {
+        if self.speak_by.is_some_and(|by| by <= now) {
+            self.close(Given::Silent);
+        }
+    }
+
+    fn close(&mut self, why: Given) {
+        self.open = false;
+        self.fault = Some(Broken::GivenUp(why));
     }
 
     pub fn is_open(&self) -> bool {
@@ -94,7 +117,7 @@ impl Connection {
     /// Send a message.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.waiting.len() + bytes.len() > BACKLOG {
-            self.open = false;
+            self.close(Given::Unread);
             return Err(ErrorKind::OutOfMemory.into());
         }
         match &mut self.websocket {
@@ -139,10 +162,18 @@ impl Connection {
         }
     }
 
-    /// Read what came.
+    /// Read what came, as much as a connection may at a time.
     pub fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
         let mut chunk = [0; 16_384];
-        while self.reads() {
+        let mut came = false;
+        let mut message = |bytes| {
+            came = true;
+            message(bytes);
+        };
+        for _ in 0..BURST {
+            if !self.reads() {
+                break;
+            }
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.open = false,
                 Ok(length) => {
@@ -158,6 +189,9 @@ impl Connection {
                 Err(error) if later(&error) => break,
                 Err(_) => self.open = false,
             }
+        }
+        if came {
+            self.speak_by = None;
         }
     }
 

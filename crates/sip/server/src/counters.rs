@@ -68,6 +68,10 @@ pub struct Counters {
     pub send_errors: u64,
     /// Connections that clients opened, by transport.
     pub connections: BTreeMap<String, u64>,
+    /// Connections that the server refused or closed, by cause.
+    pub connections_given_up: BTreeMap<String, u64>,
+    /// Datagrams that our own receive queue had no room for: requests among them were not seen, and are no loss of the path.
+    pub datagrams_dropped_here: u64,
     /// Connections whose TLS failed, by cause.
     pub tls_failures: BTreeMap<String, u64>,
     /// Connections whose WebSocket handshake or frames failed, by cause.
@@ -91,6 +95,10 @@ impl Counters {
 
     pub(crate) fn connected(&mut self, transport: &str) {
         count(&mut self.connections, transport);
+    }
+
+    pub(crate) fn given_up(&mut self, why: &str) {
+        count(&mut self.connections_given_up, why);
     }
 
     pub(crate) fn tls_failed(&mut self, why: &str) {

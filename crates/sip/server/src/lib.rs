@@ -13,6 +13,6 @@ mod server;
 mod settings;
 
 pub use counters::Counters;
-pub use peer::{Broken, Peer, Transport};
+pub use peer::{Broken, Given, Peer, Transport};
 pub use server::{Out, Server};
 pub use settings::{Account, Role, Settings, SettingsError, TlsListener};

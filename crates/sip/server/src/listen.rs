@@ -1,11 +1,12 @@
 //! Sockets of the server: one UDP socket, listeners for TCP, TLS and WebSocket, and their connections, in one thread.
 
 use crate::connection::Connection;
-use crate::peer::{Peer, Transport};
-use crate::server::{Out, Server};
+use crate::peer::{Given, Peer, Transport};
+use crate::server::{Out, Server, without_connection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::ServerConfig;
+use sockets::receive_queue::{self, Overflows};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -23,6 +24,8 @@ const CONNECTIONS: usize = 10_000;
 const BUFFER: usize = 8 << 20;
 /// Ports that are tried where any will do.
 const PORTS: u32 = 20;
+/// How often dropped datagrams are counted, and silent clients looked for.
+const SWEEP: Duration = Duration::from_secs(1);
 /// Longest wait for an event, so that the end is noticed.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -34,6 +37,10 @@ pub struct Listener {
     connections: HashMap<Peer, Connection>,
     began: Instant,
     local: SocketAddr,
+    overflows: Overflows,
+    /// Datagrams that were dropped in the socket's queue by then.
+    dropped: u32,
+    swept: Instant,
 }
 
 /// A listener for connections of one transport.
@@ -53,9 +60,19 @@ impl Listener {
         tcp.set_nonblocking(true)?;
         let streams = vec![Streams { transport: Transport::Tcp, socket: tcp, tls: None }];
         // as much as the system gives
-        let _less = rustix::net::sockopt::set_socket_recv_buffer_size(&udp, BUFFER);
+        receive_queue::enlarge(&udp, BUFFER);
         let _less = rustix::net::sockopt::set_socket_send_buffer_size(&udp, BUFFER);
-        Ok(Self { udp, streams, connections: HashMap::new(), began: Instant::now(), local })
+        let now = Instant::now();
+        Ok(Self {
+            udp,
+            streams,
+            connections: HashMap::new(),
+            began: now,
+            local,
+            overflows: Overflows::new(),
+            dropped: 0,
+            swept: now,
+        })
     }
 
     /// Listens for connections of a further transport too; where, as port 0 picks one.
@@ -112,9 +129,23 @@ impl Listener {
                 let out = server.on_timer(now);
                 self.send(server, out);
             }
+            if self.swept.elapsed() >= SWEEP {
+                self.sweep(server);
+            }
             turn(server);
         }
+        self.sweep(server);
         Ok(())
+    }
+
+    /// Count what the system dropped, and give up clients that say nothing.
+    fn sweep(&mut self, server: &mut Server) {
+        self.swept = Instant::now();
+        let before = std::mem::replace(&mut self.dropped, receive_queue::dropped(&self.udp));
+        server.dropped_here(self.overflows.of(self.dropped.wrapping_sub(before).into()));
+        for one in self.connections.values_mut() {
+            one.expire(self.swept);
+        }
     }
 
     fn wait(&self, server: &Server) -> io::Result<()> {
@@ -158,12 +189,18 @@ impl Listener {
     fn accept(&mut self, server: &mut Server) {
         for listener in &self.streams {
             while let Ok((stream, address)) = listener.socket.accept() {
-                if self.connections.len() >= CONNECTIONS || stream.set_nonblocking(true).is_err() {
+                if self.connections.len() >= CONNECTIONS {
+                    server.given_up(Given::TooMany);
+                    continue;
+                }
+                if stream.set_nonblocking(true).is_err() {
                     continue;
                 }
                 let _as_it_is = stream.set_nodelay(true);
                 let in_websocket = matches!(listener.transport, Transport::Ws | Transport::Wss);
-                if let Some(connection) = Connection::accepted(stream, listener.tls.as_ref(), in_websocket) {
+                let tls = listener.tls.as_ref();
+                let speak_by = Instant::now() + server.patience();
+                if let Some(connection) = Connection::accepted(stream, tls, in_websocket, speak_by) {
                     server.connected(listener.transport);
                     self.connections.insert(Peer { transport: listener.transport, address }, connection);
                 }
@@ -212,8 +249,14 @@ impl Listener {
         }
     }
 
-    fn stream(&mut self, to: Peer, bytes: &[u8]) -> io::Result<()> {
-        if !self.connections.get(&to).is_some_and(Connection::is_open) {
+    fn stream(&mut self, mut to: Peer, bytes: &[u8]) -> io::Result<()> {
+        if !self.is_open(to) && !to.transport.from_clients() && bytes.starts_with(b"SIP/2.0 ") {
+            to = without_connection(bytes, to).ok_or(ErrorKind::NotConnected)?;
+            if self.is_own(to.address) {
+                return Err(ErrorKind::AddrInUse.into());
+            }
+        }
+        if !self.is_open(to) {
             if to.transport.from_clients() {
                 return Err(ErrorKind::NotConnected.into());
             }
@@ -224,6 +267,24 @@ impl Listener {
         }
         self.connections.get_mut(&to).map_or(Ok(()), |one| one.send(bytes))
     }
+
+    fn is_open(&self, to: Peer) -> bool {
+        self.connections.get(&to).is_some_and(Connection::is_open)
+    }
+
+    /// Whether it is where this server listens.
+    fn is_own(&self, address: SocketAddr) -> bool {
+        let mut listened = self.streams.iter().filter_map(|one| one.socket.local_addr().ok());
+        listened.any(|at| {
+            at.port() == address.port()
+                && (at.ip() == address.ip() || at.ip().is_unspecified() && is_local(address))
+        })
+    }
+}
+
+/// Whether this machine has the address.
+fn is_local(address: SocketAddr) -> bool {
+    UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
 }
 
 /// A connection that is being set up; what is written waits for it.
@@ -236,6 +297,13 @@ fn connect(to: SocketAddr) -> io::Result<TcpStream> {
         Err(error) => return Err(error.into()),
     }
     let stream = TcpStream::from(socket);
+    // the system may pick the very port that it connects to
+    if stream.local_addr().is_ok_and(|local| local == to) {
+        return Err(ErrorKind::ConnectionRefused.into());
+    }
     let _as_it_is = stream.set_nodelay(true);
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests;

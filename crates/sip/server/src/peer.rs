@@ -79,4 +79,28 @@ pub enum Broken {
     Tls(String),
     /// Its WebSocket handshake, or a frame.
     WebSocket(String),
+    /// Nothing: the server gave it up.
+    GivenUp(Given),
+}
+
+/// Why the server gives a connection up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// There are as many as it takes.
+    TooMany,
+    /// The client sent no message in 64 T1, or did not get through its handshake.
+    Silent,
+    /// The client does not read what is sent to it.
+    Unread,
+}
+
+impl Given {
+    /// As counters name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::TooMany => "too many",
+            Self::Silent => "no message in 64 T1",
+            Self::Unread => "does not read",
+        }
+    }
 }

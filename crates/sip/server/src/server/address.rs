@@ -57,6 +57,14 @@ pub(super) fn returned(request: &Message, from: Peer) -> Option<(Message, Peer)>
     Some((marked, to))
 }
 
+/// Where a response goes whose connection is gone (RFC 3261 section 18.2.2): to the address that the request came from, and the
+/// port that its sender names, not the one that it sent from.
+pub(crate) fn without_connection(response: &[u8], from: Peer) -> Option<Peer> {
+    let via = Message::read(response).ok()?.top_via().ok()?;
+    let address = SocketAddr::new(from.address.ip(), via.port.unwrap_or(5060));
+    Some(Peer { address, ..from })
+}
+
 /// Length of the first Via of a field.
 fn first_length(value: &str) -> usize {
     use sip_core::message::header::Value;

@@ -17,8 +17,9 @@ mod uas;
 
 use crate::counters::Counters;
 use crate::echo::EchoCalls;
-use crate::peer::{Broken, Peer, Transport};
+use crate::peer::{Broken, Given, Peer, Transport};
 use crate::settings::{Role, Settings};
+pub(crate) use address::without_connection;
 use flows::Flows;
 use incoming::Incoming;
 use location::Location;
@@ -34,6 +35,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most transactions at a time, on each side; more requests are answered with 503.
 const TRANSACTIONS: usize = 500_000;
@@ -137,8 +139,24 @@ impl Server {
         match why {
             Some(Broken::Tls(why)) => self.counters.tls_failed(why),
             Some(Broken::WebSocket(why)) => self.counters.websocket_failed(why),
+            Some(Broken::GivenUp(why)) => self.given_up(*why),
             None => {}
         }
+    }
+
+    /// A connection was refused or closed by us.
+    pub fn given_up(&mut self, why: Given) {
+        self.counters.given_up(why.name());
+    }
+
+    /// The system had no room for this many datagrams more.
+    pub fn dropped_here(&mut self, more: u64) {
+        self.counters.datagrams_dropped_here += more;
+    }
+
+    /// How long a client may take to send its first message: as long as a client waits for a response (Timers B and F).
+    pub fn patience(&self) -> Duration {
+        Duration::from_nanos(self.timers.t1 * 64)
     }
 
     /// When [`Self::on_timer`] is to be called.

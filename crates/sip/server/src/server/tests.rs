@@ -410,3 +410,18 @@ fn a_user_agent_refuses_what_it_must() {
         assert!(out[0].starts_with(&format!("SIP/2.0 {status} ")), "{method} {cseq}: {out:?}");
     }
 }
+
+#[test]
+fn a_response_without_its_connection_goes_to_the_port_of_via() {
+    let from = Peer::tcp("192.0.2.9:40000".parse().expect("address"));
+    for (port, to) in [(":5080", "192.0.2.9:5080"), ("", "192.0.2.9:5060")] {
+        let response = format!(
+            "SIP/2.0 200 OK\r\nVia: SIP/2.0/TCP pc.example.net{port};branch=z9hG4bK1;received=192.0.2.9\r\n\
+             From: <sip:a@b>;tag=1\r\nTo: <sip:a@b>;tag=2\r\nCall-ID: c\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        );
+        assert_eq!(
+            without_connection(response.as_bytes(), from),
+            Some(Peer::tcp(to.parse().expect("address")))
+        );
+    }
+}
