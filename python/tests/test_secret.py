@@ -212,16 +212,16 @@ def test_the_core_and_the_application_mark_the_same() -> None:
     for model, kind in models.items():
         for key, value in schema["$defs"][kind]["properties"].items():
             mark = value.get("x-netdyno-secret")
-            texts |= {(model, key)} if mark is True else set()
+            texts |= {(model, key)} if mark in (True, secret.UNSENT) else set()
             named |= {(model, key)} if mark == "names" else set()
             within = [value.get("items", {}), *value.get("anyOf", [])]
             for one in (schema["$defs"][str(of["$ref"]).rsplit("/", 1)[-1]] for of in within if "$ref" in of):
                 for entry, of in one.get("properties", {}).items():
                     mark = of.get("x-netdyno-secret")
-                    texts |= {(model, f"{key}.{entry}")} if mark is True else set()
+                    texts |= {(model, f"{key}.{entry}")} if mark in (True, secret.UNSENT) else set()
                     named |= {(model, f"{key}.{entry}")} if mark == "names" else set()
     described = [(m.name, key, mark) for m in known.all_models() for key, mark in m.secrets.items()]
-    assert texts == {(model, key) for model, key, mark in described if mark is True}
+    assert texts == {(model, key) for model, key, mark in described if mark in (True, secret.UNSENT)}
     assert named == {(model, key) for model, key, mark in described if mark == "names"}
     source = (Path(__file__).parents[2] / "crates" / "profile" / "src" / "secret.rs").read_text()
     for listed, name in ((redaction._PARTS, "PARTS"), (redaction._WHOLE, "WHOLE")):

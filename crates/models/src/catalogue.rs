@@ -28,7 +28,7 @@ pub struct ModelDescription {
     /// Its parameters when a profile says nothing about them, as a group's `model`.
     #[schemars(with = "Map<String, Value>")]
     pub defaults: Params,
-    /// Keys whose values are secrets, and how: `true`, all of it; `"query"`, parameters of a URL; `"names"`, by the name
+    /// Keys whose values are secrets, and how: `true`, all of it; `"key"`, the same, and it is never sent; `"query"`, parameters of a URL; `"names"`, by the name
     /// of the entry.
     pub secrets: Map<String, Value>,
 }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(
             of("sip")["secrets"],
             serde_json::json!({
-                "aka.k": true, "aka.op": true, "aka.opc": true, "headers": "names", "identity.key": true, "password": true,
+                "aka.k": "key", "aka.op": "key", "aka.opc": "key", "headers": "names", "identity.key": "key", "password": "key",
             })
         );
         assert_eq!(

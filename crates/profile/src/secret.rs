@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// The key of a mark in the schema. `true`: the text, or all texts below; `"names"`: the entries of an object whose
+/// The key of a mark in the schema. `true`: the text, or all texts below; `"key"`: the same, and it is computed with and never
+/// sent; `"names"`: the entries of an object whose
 /// names say so, as of header fields; `"query"`: parameters in the query of a URL, as `?token=…`.
 const MARK: &str = "x-netdyno-secret";
 
@@ -165,6 +166,7 @@ fn walk(schema: &Value, value: &mut Value, found: &mut Vec<String>) {
     }
     match schema.get(MARK) {
         Some(Value::Bool(true)) => texts(value, &mut |text| Some(take(text, found))),
+        Some(Value::String(how)) if how == "key" => texts(value, &mut |text| Some(take(text, found))),
         Some(Value::String(how)) if how == "names" => {
             for (_, entry) in value.as_object_mut().into_iter().flatten().filter(|(name, _)| is_named(name)) {
                 texts(entry, &mut |text| Some(take(text, found)));

@@ -12,15 +12,15 @@ use sip_core::digest;
 #[serde(deny_unknown_fields)]
 pub struct Aka {
     /// Subscriber key K; a template. It is not kept; `{env: NAME}` and `{file: PATH}` name where it is.
-    #[schemars(extend("x-netdyno-secret" = true))]
+    #[schemars(extend("x-netdyno-secret" = "key"))]
     pub k: String,
     /// OP of the operator; a template, and no more kept than K. Default: none; `opc` is given.
     #[serde(default)]
-    #[schemars(extend("x-netdyno-secret" = true))]
+    #[schemars(extend("x-netdyno-secret" = "key"))]
     pub op: Option<String>,
     /// OPc, which is OP combined with K; a template, and no more kept than K. Default: none; `op` is given.
     #[serde(default)]
-    #[schemars(extend("x-netdyno-secret" = true))]
+    #[schemars(extend("x-netdyno-secret" = "key"))]
     pub opc: Option<String>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) const SIGNED: [&str; 3] = ["Date", "Identity", "y"];
 #[serde(deny_unknown_fields)]
 pub struct Identity {
     /// Private key on P-256, in PEM (PKCS #8). It is not kept; `{env: NAME}` and `{file: PATH}` name where it is.
-    #[schemars(extend("x-netdyno-secret" = true))]
+    #[schemars(extend("x-netdyno-secret" = "key"))]
     pub key: String,
     /// URL of its certificate.
     pub x5u: String,

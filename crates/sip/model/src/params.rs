@@ -35,7 +35,7 @@ pub struct Params {
     pub auth_user: Option<String>,
     /// Password for digest authentication; a template. It is not kept; `{env: NAME}` and `{file: PATH}` name where it
     /// is. Default: none, so that a challenge is a failure.
-    #[schemars(extend("x-netdyno-secret" = true))]
+    #[schemars(extend("x-netdyno-secret" = "key"))]
     pub password: Option<String>,
     /// Keys for digest AKA (RFC 3310, `AKAv1-MD5`), as a SIM has them. Default: none, so that such a challenge is a failure.
     pub aka: Option<Box<Aka>>,
