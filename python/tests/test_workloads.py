@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import signal
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +24,7 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import has
 from netdyno.lab.network import Network
 from netdyno.lab.workload import WORKLOADS, Site, WorkloadResult, connects, core, iperf3, web
+from netdyno.lab.workload.base import _tell_left, run_generator
 from netdyno.lab.workload.datagrams import received
 from netdyno.system import namespace
 from netdyno.system.journal import journal
@@ -54,6 +57,38 @@ REAL = {"http", "mqtt", "stream"}
 def site(tmp_path: Path) -> Iterator[Site]:
     with Network(topology(Spec(workload="ab")), f"w{os.getpid() % 10000}") as network:
         yield Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_child_that_left_the_load_and_holds_its_output_holds_up_nothing(
+    ends: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = tmp_path / "left"
+    script = f"setsid sh -c 'echo $$ > {left}; exec sleep 600' & echo rps=5; sleep {0 if ends else 600}"
+    done: list[str | Error] = []
+
+    def work() -> None:
+        try:
+            done.append(run_generator(Site(None, None, "", tmp_path), ["sh", "-c", script], 1))
+        except Error as e:
+            done.append(e)
+
+    worker = threading.Thread(target=work, daemon=True)
+    _tell_left.cache_clear()
+    try:
+        worker.start()
+        worker.join(60)
+        assert not worker.is_alive()
+        assert Path(f"/proc/{int(left.read_text())}").exists()
+    finally:
+        os.kill(int(left.read_text()), signal.SIGKILL)
+    (text,) = done
+    if ends:
+        assert text == "rps=5\n"
+        assert "a child of sh still holds its output: left" in caplog.text
+    else:
+        assert isinstance(text, Error)
+        assert text.code == "ND-91-25"
 
 
 def datagrams(space: str) -> tuple[int, int]:

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from netdyno.reproduction.part_result import MEASURED, PartResult
 from netdyno.reproduction.words import PlannedPart
 from netdyno.system import environment, python
 from netdyno.system.interrupt import Interrupts, interrupted
-from netdyno.system.process import Process, last_lines
+from netdyno.system.process import OutputReader, Process, last_lines
 
 QUICK_LIMIT = 30 * 60.0
 """Seconds within which a quick reproduction ends."""
@@ -148,11 +147,9 @@ def _command(
     command: Sequence[str], log: Path, more: Mapping[str, str], note: Note, interrupts: Interrupts
 ) -> tuple[int, bytes]:
     """Run a command, pass its messages on, and pass interrupts to it; its exit code and output."""
-    read: list[bytes] = []
     with interrupts.asking():
         process = Process(command, log=log, pipe_output=True, environment=more)
-        reader = threading.Thread(target=lambda: read.append(process.output.read()), daemon=True)
-        reader.start()
+        reader = OutputReader(process)
         told, asked = 0, interrupts.count
         try:
             while (code := process.wait(LOOK)) is None:
@@ -160,14 +157,15 @@ def _command(
                 if interrupts.count > asked:
                     asked = interrupts.count
                     process.send(signal.SIGINT)
-            reader.join()
+            reader.wait()
             _pass_on(log, told, note)
         finally:
             with interrupts.shielded():
                 process.stop()
+                output, _ = reader.finish()
     if interrupts.count:
         return INTERRUPTED, b""
-    return code, b"".join(read)
+    return code, output
 
 
 def _pass_on(log: Path, told: int, note: Note) -> int:

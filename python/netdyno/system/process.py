@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -23,6 +25,9 @@ from netdyno.system import proc
 from netdyno.system.journal import Journal, journal
 
 _WAIT = 'read -r _ || exit 125; ulimit -n "$0" 2>/dev/null; exec "$@" </dev/null'
+
+_LOOK = 0.1
+"""Seconds between two looks at whether to go on reading."""
 
 _PRIVATE = "umask 077; "
 """What it writes is its owner's alone."""
@@ -123,6 +128,41 @@ class Process:
     def tail(self, lines: int = 8) -> str:
         """The end of its log, for error messages."""
         return tail(self.log, lines)
+
+
+class OutputReader:
+    """Reads what a process with `pipe_output` prints, to the process's end: not to that of a child which
+    left it and holds its output still."""
+
+    def __init__(self, process: Process) -> None:
+        # of our own: `Process.stop` may close its while we read
+        self._pipe = os.dup(process.output.fileno())
+        self._parts: list[bytes] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            while not self._over.is_set():
+                if select.select([self._pipe], [], [], _LOOK)[0]:
+                    if not (part := os.read(self._pipe, 1 << 16)):
+                        return
+                    self._parts.append(part)
+        finally:
+            os.close(self._pipe)
+
+    def wait(self, grace: float = 2.0) -> None:
+        """After the process has ended, let children that it did not wait for print to their end."""
+        self._thread.join(grace)
+
+    def finish(self) -> tuple[bytes, bool]:
+        """What was printed, when all is stopped that can be; whether somebody may still print there."""
+        self._thread.join(5 * _LOOK)
+        held = self._thread.is_alive()
+        self._over.set()
+        self._thread.join()
+        return b"".join(self._parts), held
 
 
 def tail(log: Path, lines: int = 8) -> str:

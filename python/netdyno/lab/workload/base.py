@@ -7,12 +7,13 @@ kernel: that is for the bench. Adding one costs its file and a line in `__init__
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import resource
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -22,7 +23,7 @@ from netdyno.lab.dut.base import DutSite, Settings
 from netdyno.lab.workload.slo import Slo
 from netdyno.stats.observation import Metric
 from netdyno.system.journal import Journal, journal
-from netdyno.system.process import Process, find
+from netdyno.system.process import OutputReader, Process, find
 
 
 class Guest(Protocol):
@@ -148,21 +149,28 @@ def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
     name = Path(command[0]).name
     log = site.folder / f"{name}-client.log"
     process = Process(command, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
-    printed: list[bytes] = []
-    reader = threading.Thread(target=lambda: printed.append(process.output.read()), daemon=True)
-    reader.start()
+    reader = OutputReader(process)
     try:
         status = process.wait(seconds)
         if status is None:
             what = f"it did not end within {seconds:g} s"
             raise Error("ND-91-25", what, at=" ".join(command), fix="Give it less to do, or more time")
-        reader.join(5.0)
+        reader.wait()
     finally:
         process.stop()
-    text = b"".join(printed).decode(errors="replace")
+        output, held = reader.finish()
+    text = output.decode(errors="replace")
+    if held:
+        _tell_left(name)
     if status:
         raise _failed(command, status, process.tail(3) or text.strip()[-300:])
     return text
+
+
+@cache
+def _tell_left(program: str) -> None:
+    """Once for each program: the next trial has it again."""
+    logging.getLogger(__name__).warning("a child of %s still holds its output: left", program)
 
 
 def _failed(command: Sequence[str], status: int, words: str) -> Error:
