@@ -17,7 +17,7 @@ from typing import Any
 from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
-from netdyno.system import device, namespace
+from netdyno.system import device, namespace, proc
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import access, owners
 from netdyno.tuning.plan import Change, Plan, Step
@@ -53,7 +53,7 @@ class AppliedSetting:
         """
         for step, number in zip(self.plan.steps, self.entries, strict=True):
             noted = {key: self.notes.entry(number)[key] for key in ("saved", "made")}
-            self.notes.write("tunable_kept", kept=True, **_about(step), **noted)
+            self.notes.write("tunable_kept", kept=True, boot=proc.boot_id(), **_about(step), **noted)
         self.notes.forget(*self.entries, *drafts)
         self.entries = []
         self.restore()

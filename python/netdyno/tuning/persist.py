@@ -10,6 +10,7 @@ from pathlib import Path
 from netdyno import files, paths
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
+from netdyno.system import namespace
 from netdyno.tuning import access, owners
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.plan import Plan, Step
@@ -47,6 +48,10 @@ def check(plan: Plan) -> None:
     if plan.where is not None:
         what = f"the namespace {plan.where} does not outlive a boot, and no file is read for it"
         raise Error("ND-104-07", what, at="--keep", fix="Leave out --keep, or --where")
+    if in_other_namespace():
+        what = "the namespace that it runs in does not outlive a boot, and no file is read for it"
+        fix = "Leave out --keep, or run it in the machine's own namespace"
+        raise Error("ND-104-07", what, at="--keep", fix=fix)
     if step := next((step for step in plan.steps if step.target.kind in access.NOT_KEPT), None):
         what, instead = access.NOT_KEPT[step.target.kind]
         fix = f"{instead}, or apply it without --keep"
@@ -60,6 +65,17 @@ def check(plan: Plan) -> None:
             at = ", ".join(sorted(names))
             fix = "Take what is kept back first: netdyno tune restore"
             raise Error("ND-104-07", "another value is kept already", at=at, fix=fix)
+
+
+def in_other_namespace() -> bool:
+    """Whether we are in another network namespace than the process that started first here, whose files are
+    read at boot; where that may not be looked at, whether ours has a name, which the machine's has not."""
+    first = "/proc/1/ns/net"
+    try:
+        Path(first).stat()
+    except OSError:
+        return any(map(namespace.is_ours, namespace.names()))
+    return not namespace.is_ours(first)
 
 
 def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from netdyno.system import device, namespace
+from netdyno.system import device, namespace, proc
 from netdyno.system.undo import TakenOverError, taken_over
 from netdyno.tuning import access, live_sockets
 
@@ -45,8 +45,9 @@ def place_of(entry: dict[str, Any]) -> tuple[str | None, access.Target] | None:
     gone, and so is the value."""
     target, known = access.Target(*entry["target"]), entry.get("device")
     where = entry["where"]
-    # what outlives a boot is found by no cookie, which begin anew with each
-    found = namespace.find_by_cookie(where, None if where is None and entry.get("kept") else entry["id"])
+    # cookies begin anew with each boot: what outlived one is where the machine set it again
+    outlived = where is None and entry.get("kept") and entry.get("boot") != proc.boot_id()
+    found = namespace.find_by_cookie(where, None if outlived else entry["id"])
     if known is None:
         if found is None and where is None and not target.path.startswith("/proc/sys/net/"):
             # of the machine, whichever namespace it was set from

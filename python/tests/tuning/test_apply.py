@@ -449,6 +449,8 @@ from netdyno.tuning.plan import plan
 setting = {"net.core.somaxconn": 8192, "net.ipv4.tcp_rmem.max": 67108864, "dev.v0.txqueuelen": 7,
            "dev.v0.rps_cpus": "3", "dev.v0.gro": "off", "dev.v0.qdisc": "pfifo", "dev.t0.coalesce_rx_frames": 32}
 planned = plan({"net.ipv4.tcp_fin_timeout": 15, "dev.v0.gso": "off"} if sys.argv[2:] else setting)
+# the space stands for the machine
+persist.in_other_namespace = lambda: False
 persist.check(planned)
 persist.persist(apply(planned), Path(sys.argv[1]))
 """
@@ -506,6 +508,31 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
 def test_nothing_of_a_namespace_can_be_kept(space: str, tmp_path: Path) -> None:
     with pytest.raises(Error, match="ND-104-07"):
         persist.check(plan({"net.core.somaxconn": 8192}, space))
+
+
+def test_nothing_is_kept_from_within_a_namespace_that_is_not_the_machines(space: str) -> None:
+    script = "import sys; from netdyno.cli.app import call; sys.exit(call(sys.argv[1:]))"
+    words = ["tune", "apply", "--keep", "--dry-run", "--set", "net.core.somaxconn=5551"]
+    inside = ["ip", "netns", "exec", space, sys.executable, "-c", script, *words]
+    done = subprocess.run(inside, capture_output=True, text=True, check=False)
+    assert done.returncode == 104
+    assert "ND-104-07" in done.stderr and "--keep" in done.stderr
+    assert not persist.in_other_namespace()
+
+
+def test_what_is_kept_goes_back_where_it_was_set(space: str, tmp_path: Path) -> None:
+    """In the boot in which it was set, also from another namespace."""
+    before = somaxconn(space)
+    subprocess.run(
+        ["ip", "netns", "exec", space, sys.executable, "-c", KEEP, str(tmp_path / "etc")], check=True
+    )
+    assert somaxconn(space) == "8192"
+    with spaces.made(f"ndt-else-{os.getpid()}") as other:
+        sysctl.write(other, "net.core.somaxconn", "8192")
+        script = "import sys; from netdyno.cli.app import call; sys.exit(call(['tune', 'restore']))"
+        subprocess.run(["ip", "netns", "exec", other, sys.executable, "-c", script], check=True)
+        assert somaxconn(other) == "8192"
+    assert somaxconn(space) == before
 
 
 def test_tune_restore_takes_back_what_tuning_left_and_nothing_else(space: str, state: Path) -> None:
