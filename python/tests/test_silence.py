@@ -11,10 +11,15 @@ from netdyno.stats.silence import Silence, longest
 
 
 def trial(rates: str, phase: str = "measure", due: int = 10, dt: float = 1.0) -> TrialResult:
-    """A point for each letter: what was answered in it, `x`: the group has none."""
+    """A point for each letter: what was answered in it, `r`: all rejected, `x`: the group has none."""
     made: list[Any] = []
     for at, one in enumerate(rates, start=1):
-        counts = {"messages_intended": due, "messages_delivered": int(one) if one != "x" else 0}
+        counts: dict[str, Any] = {
+            "messages_intended": due,
+            "messages_delivered": int(one) if one.isdigit() else 0,
+        }
+        if one == "r":
+            counts["failures"] = {"rejected": due}
         groups = {} if one == "x" else {"a": {"counts": counts}}
         made.append(SeriesPoint.model_validate({"t": at * dt, "dt": dt, "phase": phase, "groups": groups}))
     return TrialResult.model_construct(series=made)
@@ -31,6 +36,9 @@ def trial(rates: str, phase: str = "measure", due: int = 10, dt: float = 1.0) ->
         ("000", None),
         ("0009", None),
         ("9x0x9", Silence(2, 3, 10)),
+        # a server that rejects everything answers
+        ("9rrr9", None),
+        ("90r009", Silence(3, 5, 20)),
     ],
 )
 def test_the_longest_is_found(rates: str, found: Silence | None) -> None:
