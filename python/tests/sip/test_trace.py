@@ -19,7 +19,7 @@ import pytest
 from netdyno.cli import app
 from netdyno.sip.ladder import trace
 from netdyno.sip.ladder.arrow import hidden
-from netdyno.sip.ladder.calls import Call
+from netdyno.sip.ladder.calls import Call, call_id
 from netdyno.sip.ladder.capture import Message, _Assembly, read
 
 from .served import DOMAIN, USERS, server
@@ -174,7 +174,8 @@ def test_what_cannot_be_traced_is_said(
     assert said in capsys.readouterr().err
 
 
-REGISTER = b"REGISTER sip:a SIP/2.0\r\nCall-ID: %s\r\nCSeq: 1 REGISTER\r\n\r\n"
+REGISTER = b"REGISTER sip:a SIP/2.0\r\nCall-ID: %s@netdyno\r\nCSeq: 1 REGISTER\r\n\r\n"
+INVITE = REGISTER.replace(b"REGISTER", b"INVITE")
 
 
 def captured(folder: Path, messages: list[bytes]) -> Path:
@@ -186,9 +187,36 @@ def captured(folder: Path, messages: list[bytes]) -> Path:
     return path
 
 
+def test_calls_are_kept_beside_the_registrations_before_them(tmp_path: Path) -> None:
+    registrations = [REGISTER % f"r{at}".encode() for at in range(9)]
+    captured(tmp_path, [*registrations, INVITE % b"c1", INVITE % b"c2", INVITE % b"c3"])
+    # a cut capture: nobody failed
+    kept = trace.reduce(tmp_path, 2, cut=True)
+    assert kept and (kept.first, kept.calls, kept.failed) == (4, 12, 0)
+    names = [call_id(one.data).partition("@")[0] for one in read(tmp_path / "capture.pcapng")]
+    assert names == ["r0", "r1", "c1", "c2"]
+
+
+def test_calls_of_other_programs_are_not_ours(tmp_path: Path) -> None:
+    def message(source: str, to: str, name: bytes) -> Message:
+        return Message(1.0, source, to, "udp", (INVITE % name).replace(b"x@netdyno", b"x"))
+
+    own, dut, other = "192.0.2.1:5070", "192.0.2.2:5060", "192.0.2.3:5060"
+    sent = [(own, dut, b"ours"), (other, dut, b"their-x"), (dut, own, b"b2bua-x"), (dut, other, b"leg-x")]
+    for listens, expected in (
+        (False, ["ours@netdyno", "b2bua-x"]),
+        (True, ["ours@netdyno", "their-x", "b2bua-x", "leg-x"]),
+    ):
+        with (tmp_path / "capture.pcapng").open("wb") as out:
+            trace._write(out, [message(*one) for one in sent])
+        kept = trace.reduce(tmp_path, 9, listens=listens)
+        assert kept and kept.calls == kept.failed == len(expected)
+        assert [call_id(one.data) for one in read(tmp_path / "capture.pcapng")] == expected
+
+
 def test_hostile_messages_neither_end_nor_stall_it(tmp_path: Path) -> None:
-    long = b"SIP/2.0 200 OK\r\nCall-ID: a\r\nCSeq: " + b"9" * 5000 + b" REGISTER\r\n\r\n"
-    chain = b"SIP/2.0 200 OK\r\nCall-ID: a\r\nX: " + b"sip:a:" * 8000 + b"\r\n\r\n"
+    long = b"SIP/2.0 200 OK\r\nCall-ID: a@netdyno\r\nCSeq: " + b"9" * 5000 + b" REGISTER\r\n\r\n"
+    chain = b"SIP/2.0 200 OK\r\nCall-ID: a@netdyno\r\nX: " + b"sip:a:" * 8000 + b"\r\n\r\n"
     captured(tmp_path, [REGISTER % b"a", long, chain, *[REGISTER % b"a"] * 400])
     began = time.process_time()
     kept = trace.reduce(tmp_path, 5)
@@ -209,7 +237,7 @@ def test_what_cannot_be_reduced_is_deleted(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_in_a_capture_that_was_cut_silence_is_no_failure(tmp_path: Path) -> None:
-    rejected = b"SIP/2.0 500 Server Error\r\nCall-ID: b\r\nCSeq: 1 REGISTER\r\n\r\n"
+    rejected = b"SIP/2.0 500 Server Error\r\nCall-ID: b@netdyno\r\nCSeq: 1 REGISTER\r\n\r\n"
     messages = [REGISTER % b"a", REGISTER % b"b", rejected]
     captured(tmp_path, messages)
     kept = trace.reduce(tmp_path, 5)

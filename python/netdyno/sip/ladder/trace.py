@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +23,8 @@ LADDERS = "ladder.json"
 """The calls whose ladders the report has."""
 ROOM = 1 << 20
 """Bytes of their messages."""
+OWN = "@netdyno"
+"""End of the Call-IDs that netdyno makes."""
 MESSAGES, BYTES = 200, 1 << 20
 """Of each call, at most."""
 UNANSWERED = "no final response"
@@ -52,8 +54,10 @@ def capture_filter(ports: list[int]) -> str:
     return f"((udp or tcp) and ({of_port})) or (ip[6:2] & 0x1fff != 0) or (ip6 proto 44)"
 
 
-def reduce(folder: Path, most: int, cut: bool = False) -> Trace | None:
+def reduce(folder: Path, most: int, cut: bool = False, listens: bool = False) -> Trace | None:
     """Replace the capture of a run by the messages of its first `most` calls and of as many failed ones.
+
+    The first are those of each method, and calls of other programs are left out; `listens`: anybody may call.
 
     `cut`: packets are missing in it, so that a response that is not there may have come. None: it has no
     capture. What cannot be reduced is deleted, as it has credentials.
@@ -62,19 +66,23 @@ def reduce(folder: Path, most: int, cut: bool = False) -> Trace | None:
     if not captures:
         return None
     try:
-        return _reduce(folder, captures[0], most, cut)
+        return _reduce(folder, captures[0], most, cut, listens)
     except BaseException:
         captures[0].unlink(missing_ok=True)
         raise
 
 
-def _reduce(folder: Path, file: Path, most: int, cut: bool) -> Trace:
+def _reduce(folder: Path, file: Path, most: int, cut: bool, listens: bool) -> Trace:
     seen: dict[str, Call] = {}
+    ends: dict[str, tuple[str, str]] = {}
     for message in read(file):
         # only what decides is remembered
         name = call_id(message.data)
         seen.setdefault(name, Call(name, message.at, message.transport)).note(message.data)
-    first = list(seen)[:most]
+        ends.setdefault(name, (message.source, message.to))
+    others = frozenset() if listens else _foreign(ends)
+    seen = {name: call for name, call in seen.items() if name not in others}
+    first = _first(seen, most)
     failed = [name for name, call in seen.items() if _failed(call, cut)][:most]
     chosen = {
         name: Call(name, seen[name].began, seen[name].transport) for name in dict.fromkeys([*failed, *first])
@@ -94,6 +102,26 @@ def _reduce(folder: Path, file: Path, most: int, cut: bool) -> Trace:
     ladders = _fitting(list(chosen.values()))
     files.write(folder / LADDERS, ladders.model_dump_json(by_alias=True) + "\n")
     return Trace(len(first), len(failed), len(seen), cut)
+
+
+def _foreign(ends: Mapping[str, tuple[str, str]]) -> frozenset[str]:
+    """Call-IDs of other programs, by sender and receiver of the first message of each.
+
+    A B2BUA calls our callees with Call-IDs of its own: those reach sockets that netdyno sent requests from.
+    """
+    own = {source for name, (source, _) in ends.items() if name.endswith(OWN)}
+    return frozenset(name for name, pair in ends.items() if not name.endswith(OWN) and own.isdisjoint(pair))
+
+
+def _first(seen: Mapping[str, Call], most: int) -> list[str]:
+    """The first `most` of each method: calls, not only the registrations before them."""
+    left: dict[str, int] = {}
+    first = []
+    for name, call in seen.items():
+        left[call.method] = left.get(call.method, most) - 1
+        if left[call.method] >= 0:
+            first.append(name)
+    return first
 
 
 def _fitting(calls: list[Call]) -> page.Ladders:

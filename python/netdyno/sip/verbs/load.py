@@ -211,7 +211,8 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
 
     def keep(result: Result, folder: Path) -> None:
         if most is not None:
-            traced.keep(result, folder, most)
+            listens = any("port" in group["model"]["sip"] for group in document["groups"])
+            traced.keep(result, folder, most, listens)
 
     def place(leg: str, at: str) -> str:
         group = re.fullmatch(r"groups\[(\d+)\]\.target", at)

@@ -196,8 +196,8 @@ Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wires
 Trace = Annotated[
     int | None,
     typer.Option(
-        help="Keep the messages of the first N calls and of the first N that failed: ladders in the"
-        " report, and for `netdyno sip ladder`. Default: none.",
+        help="Keep the messages of the first N calls, the first N registrations and the first N that failed: "
+        "ladders in the report, and for `netdyno sip ladder`. Default: none.",
         metavar="N",
         parser=values.whole("--trace", 1, 10_000),
     ),

@@ -32,17 +32,19 @@ def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return {"filter": trace.capture_filter(ports), "limit": trace.LIMIT}
 
 
-def keep(result: Result, folder: Path, most: int) -> None:
+def keep(result: Result, folder: Path, most: int, listens: bool) -> None:
     """Reduce what was captured to what is to be kept, and put ladders into the report. Raises Error."""
     captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
-    kept = trace.reduce(folder, most, any(one.state == "full" or one.dropped for one in captures))
+    cut = any(one.state == "full" or one.dropped for one in captures)
+    kept = trace.reduce(folder, most, cut, listens)
     # what is kept of it holds none
     for one in captures:
         one.secrets = []
     if kept is None or not kept.calls:
         console.note("--trace: there is no message to keep")
         return
-    told = f"--trace: the first {kept.first:,} of {kept.calls:,} calls, and {kept.failed:,} that failed"
+    of = f"{kept.calls:,} calls and registrations"
+    told = f"--trace: the first {kept.first:,} of {of}, and {kept.failed:,} that failed"
     if kept.cut:
         told += f" (the capture of {trace.LIMIT} was full or lost packets: later calls are not in it)"
     save(result, folder)
