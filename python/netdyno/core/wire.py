@@ -173,8 +173,8 @@ class ModelDescription(ModelDescriptionMethods):
     defaults: dict[str, Any] = Field(default_factory=dict)
     """Its parameters when a profile says nothing about them, as a group's `model`."""
     secrets: dict[str, Any] = Field(default_factory=dict)
-    """Keys whose values are secrets, and how: `true`, all of it; `"query"`, parameters of a URL; `"names"`,
-    by the name of the entry."""
+    """Keys whose values are secrets, and how: `true`, all of it; `"key"`, the same, and it is never sent;
+    `"query"`, parameters of a URL; `"names"`, by the name of the entry."""
 
 
 class FailureKind(Model):
