@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -46,14 +46,16 @@ class AppliedSetting:
             if self._watchdog:
                 self._watchdog.stop()
 
-    def keep(self, *drafts: int) -> None:
-        """Let it outlive this process, with what other entries stand for that are noted as kept already.
+    def keep(self, *drafts: int, also: Iterable[Step] = ()) -> None:
+        """Let it outlive this process, with what other entries stand for that are noted as kept already, and
+        with what had its value before: that stays when it is taken back.
 
         Only `netdyno restore` and `netdyno tune restore` take it back then.
         """
-        for step, number in zip(self.plan.steps, self.entries, strict=True):
-            noted = {key: self.notes.entry(number)[key] for key in ("saved", "made")}
-            self.notes.write("tunable_kept", kept=True, boot=proc.boot_id(), **_about(step), **noted)
+        noted = [(step, self.notes.entry(n)) for step, n in zip(self.plan.steps, self.entries, strict=True)]
+        for step, entry in [*noted, *((step, _as_it_is(step)) for step in also)]:
+            values = {key: entry[key] for key in ("saved", "made")}
+            self.notes.write("tunable_kept", kept=True, boot=proc.boot_id(), **_about(step), **values)
         self.notes.forget(*self.entries, *drafts)
         self.entries = []
         self.restore()
@@ -97,6 +99,14 @@ def apply(
             notes.became(made)
         undo.pop_all()
     return applied
+
+
+def _as_it_is(step: Step) -> dict[str, Any]:
+    """What an entry says of a value that stays as it was."""
+    way = access.kind(step.target)
+    with _os_errors(step):
+        saved = access.within(step.where, lambda: way.save(step.target, set(step.values)))
+    return {"saved": saved, "made": _written(step, {"saved": saved})}
 
 
 def _note(step: Step, notes: Journal) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from netdyno import files, paths
@@ -52,19 +53,34 @@ def check(plan: Plan) -> None:
         what = "the namespace that it runs in does not outlive a boot, and no file is read for it"
         fix = "Leave out --keep, or run it in the machine's own namespace"
         raise Error("ND-104-07", what, at="--keep", fix=fix)
-    if step := next((step for step in plan.steps if step.target.kind in access.NOT_KEPT), None):
+    if step := next(
+        (step for step in (*plan.steps, *plan.held) if step.target.kind in access.NOT_KEPT), None
+    ):
         what, instead = access.NOT_KEPT[step.target.kind]
         fix = f"{instead}, or apply it without --keep"
         raise Error("ND-104-07", what, at=step.changes[0].name, fix=fix)
-    held = [entry for _, entry in owners.changes(paths.state() / "journal", ("tunable_kept",))]
     for step in plan.steps:
-        names = {change.name for change in step.changes}
-        there = [one for one in held if owners.same(owners.place(step), one)]
-        # a line of sysctl.d has all numbers of a parameter
-        if any(step.target.kind == "sysctl" or names & {*one["names"].values()} for one in there):
-            at = ", ".join(sorted(names))
+        if _is_kept(step):
+            at = ", ".join(sorted(change.name for change in step.changes))
             fix = "Take what is kept back first: netdyno tune restore"
             raise Error("ND-104-07", "another value is kept already", at=at, fix=fix)
+
+
+def _is_kept(step: Step) -> bool:
+    names = {change.name for change in step.changes}
+    held = (entry for _, entry in owners.changes(paths.state() / "journal", ("tunable_kept",)))
+    # a line of sysctl.d has all numbers of a parameter
+    return any(
+        owners.same(owners.place(step), one)
+        and (step.target.kind == "sysctl" or bool(names & {*one["names"].values()}))
+        for one in held
+    )
+
+
+def _without_kept(plan: Plan) -> Plan:
+    """The plan without what has its value because it is kept already, or is in a line that is written."""
+    lines = {step.target for step in plan.steps if step.target.kind == "sysctl"}
+    return replace(plan, held=tuple(s for s in plan.held if s.target not in lines and not _is_kept(s)))
 
 
 def in_other_namespace() -> bool:
@@ -80,7 +96,7 @@ def in_other_namespace() -> bool:
 
 def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
     """Write the files for what is in force, and let it be; the files written."""
-    plan, notes = applied.plan, applied.notes
+    plan, notes = _without_kept(applied.plan), applied.notes
     texts = {_free(SYSCTL, etc): sysctl(plan), _free(UDEV, etc): udev(plan)}
     written = [path for path, text in texts.items() if text]
     drafts = [notes.write("path", path=str(path)) for path in written]
@@ -90,7 +106,7 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
             files.write(path, _HEAD + texts[path], shared=True)
         for path in written:
             notes.write("path", kept=True, path=str(path))
-        applied.keep(*drafts)
+        applied.keep(*drafts, also=plan.held)
     except BaseException:
         notes.undo(*drafts)
         raise
@@ -105,7 +121,7 @@ def conflicts(plan: Plan, root: Path = owners.ROOT) -> list[owners.Conflict]:
 def parameters(plan: Plan) -> dict[str, str]:
     """Each file of the kernel whole, with the numbers that are not changed."""
     found = {}
-    for step in plan.steps:
+    for step in (*plan.steps, *plan.held):
         if step.target.kind == "sysctl":
             now = access.kind(step.target).read(step.target) | dict(step.values)
             found[step.target.path] = " ".join(str(now[key]) for key in sorted(now))
@@ -119,7 +135,7 @@ def sysctl(plan: Plan) -> str:
 
 def udev(plan: Plan) -> str:
     """A rule for each change of a device, when the device appears."""
-    return "".join(rule for step in plan.steps if step.target.device for rule in _rules(step))
+    return "".join(rule for step in (*plan.steps, *plan.held) if step.target.device for rule in _rules(step))
 
 
 def _rules(step: Step) -> Iterator[str]:

@@ -57,6 +57,8 @@ class Plan:
     """Names that cannot be set here, and why."""
     advice: tuple[str, ...] = ()
     """What will change nothing, or is outside of what is tried, and why."""
+    held: tuple[Step, ...] = ()
+    """What would write what is the same: to keep them, though nothing of them changes."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -123,15 +125,16 @@ def planned(
         for name, value in wanted.items()
         if beyond(found[name], value) and str(found[name].value) != str(value)
     ]
-    changes, same = [], []
+    changes, same = [], list[Change]()
     for name, value in wanted.items():
         old = found[name].value
         assert old is not None
         if str(old) == str(value):
-            same.append(name)
+            same.append(Change(name, old, value))
         else:
             changes.append(Change(name, old, value))
-    return Plan(where, _steps(known, found, changes, where, now), tuple(same), left_out, tuple(advice))
+    steps, held = (_steps(known, found, listed, where, now) for listed in (changes, same))
+    return Plan(where, steps, tuple(one.name for one in same), left_out, tuple(advice), held)
 
 
 def _refusal(one: HostState, value: Value, allow_global: bool) -> Error | None:

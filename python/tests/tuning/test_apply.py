@@ -520,6 +520,33 @@ def test_nothing_is_kept_from_within_a_namespace_that_is_not_the_machines(space:
     assert not persist.in_other_namespace()
 
 
+def test_a_value_that_is_in_force_already_is_kept_too(space: str, tmp_path: Path) -> None:
+    etc = tmp_path / "etc"
+    before = somaxconn(space)
+    script = KEEP.replace("sys.argv[2:] else setting", "False else json.loads(sys.argv[2])")
+
+    def keep(**setting: object) -> None:
+        code = "import json\n" + script
+        words = [sys.executable, "-c", code, str(etc), json.dumps(setting)]
+        subprocess.run(["ip", "netns", "exec", space, *words], check=True)
+
+    now = {"net.core.somaxconn": int(before), "dev.v0.gso": "on"}
+    keep(**now, **{"net.ipv4.tcp_fin_timeout": 17})
+    lines = (etc / persist.SYSCTL).read_text().splitlines()[1:]
+    assert sorted(lines) == [f"net.core.somaxconn = {before}", "net.ipv4.tcp_fin_timeout = 17"]
+    assert 'RUN+="/sbin/ethtool -K %k tx-generic-segmentation on"' in (etc / persist.UDEV).read_text()
+    # once is enough
+    keep(**now)
+    assert len(persist.kept(etc)) == 2
+    # alone, too
+    keep(**{"net.ipv4.tcp_keepalive_intvl": int(sysctl.read(space, "net.ipv4.tcp_keepalive_intvl") or 0)})
+    assert len(persist.kept(etc)) == 3
+    taken = "import sys; from netdyno.cli.app import call; sys.exit(call(['tune', 'restore']))"
+    subprocess.run(["ip", "netns", "exec", space, sys.executable, "-c", taken], check=True)
+    assert not persist.kept(etc)
+    assert somaxconn(space) == before
+
+
 def test_what_is_kept_goes_back_where_it_was_set(space: str, tmp_path: Path) -> None:
     """In the boot in which it was set, also from another namespace."""
     before = somaxconn(space)

@@ -127,7 +127,7 @@ def apply(
         console.note(line)
     for conflict in persist.conflicts(planned) if keep_it else ():
         console.note(f"conflict: {conflict}")
-    if dry or not planned.steps:
+    if dry or not (planned.steps or (keep_it and planned.held)):
         _show(planned, planned.changes, as_json, "would become" if dry else "")
         return
     if keep_it:
@@ -157,6 +157,8 @@ def _keep(planned: Plan, as_json: bool) -> None:
             applied.restore()
             raise
         _show(planned, applied.changes, as_json, "is now")
+    if not written:
+        console.note("all of it is kept already")
     for path in written:
         console.note(f"wrote {path}; `netdyno tune restore` undoes it")
 
