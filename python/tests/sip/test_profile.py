@@ -157,6 +157,21 @@ def test_limits_are_those_of_the_study() -> None:
     )["thresholds"]
 
 
+@pytest.mark.parametrize(
+    ("hold", "ring", "callee", "judged"),
+    [(2.0, 0.0, None, True), (2.0, 1.0, None, False), (3.0, 0.0, "bob", False), (2.0, 1.0, "bob", True)],
+)
+def test_calls_that_end_after_the_measure_phase_have_no_delay_of_their_end(
+    hold: float, ring: float, callee: str | None, judged: bool
+) -> None:
+    made = profile.call(options(hold=hold, ring=ring, callee=callee, duration=2.0, warmup=1.0))
+    metrics = {one["metric"] for one in made["thresholds"]}
+    assert ("callers.delay.session_disconnect.p95" in metrics) is judged
+    assert ("(SDD) is not judged" in made.get("description", "")) is not judged
+    # that calls complete is judged all the same
+    assert "callers.index.scr" in metrics
+
+
 def test_a_password_may_stand_elsewhere() -> None:
     assert profile.password(None) is None
     assert profile.password("secret") == "secret"

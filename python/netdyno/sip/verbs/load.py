@@ -129,6 +129,8 @@ def call(
         early_media=early_media,
         callee_sources=tuple(callee_source or ()),
     )
+    if given["quiet"] and (why := profile.end_unmeasured(read)):
+        console.note(why)
     gate.conform(read, given, "call")
     _run(profile.call(read), given)
 
