@@ -219,7 +219,10 @@ def describe(entry: dict[str, Any]) -> str:
     """An entry for people: `namespace nd-3f2a911-server`."""
     if words := entry.get("words"):
         return str(words)
-    rest = ", ".join(str(v) for k, v in entry.items() if k not in ("seq", "kind", "kept", "was", "made"))
+    inner = ("seq", "kind", "kept", "was", "made", "lines")
+    rest = ", ".join(str(v) for k, v in entry.items() if k not in inner)
+    if "lines" in entry and Path(str(entry["path"])).exists():
+        rest += " (lines that others added stay)"
     return f"{entry.get('kind')} {rest}"
 
 

@@ -12,11 +12,12 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from netdyno import files
 from netdyno.errors import Error
 from netdyno.lazy import loaded
 from netdyno.system import device, namespace, proc, sysctl
@@ -137,7 +138,7 @@ def undo_process(entry: dict[str, Any]) -> bool:
 
 
 def undo_path(entry: dict[str, Any]) -> bool:
-    """A file, socket or folder of ours."""
+    """A file, socket or folder of ours; with `lines`, these, and the file where it has no others."""
     path = Path(str(entry["path"]))
     try:
         mode = path.lstat().st_mode
@@ -147,9 +148,19 @@ def undo_path(entry: dict[str, Any]) -> bool:
         raise Error("ND-92-31", f"{path} is not named like a file of ours")
     if stat.S_ISDIR(mode):
         shutil.rmtree(path)
+    elif others := _other_lines(path, entry.get("lines", ())):
+        files.write(path, "".join(others), shared=True)
     else:
         path.unlink(missing_ok=True)
     return True
+
+
+def _other_lines(path: Path, ours: Sequence[str]) -> list[str]:
+    """Lines that somebody has written into a file of ours; none where we do not know our own."""
+    if not ours:
+        return []
+    others = [line for line in path.read_text().splitlines(keepends=True) if line.rstrip("\n") not in ours]
+    return others if any(line.strip() for line in others) else []
 
 
 def undo_dpdk(entry: dict[str, Any]) -> bool:

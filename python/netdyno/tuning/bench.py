@@ -270,7 +270,10 @@ def start_bench(
     Losses and delays of the path are drawn with `path_seed`, unless the path names a seed.
     """
     if folder is None:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nd-bench-")))
+        folder = Path(tempfile.gettempdir()) / f"nd-bench-{secrets.token_hex(8)}"
+        # noted before it is made: it goes after `kill -9`, too
+        stack.callback(notes.undo, notes.write("path", path=str(folder)))
+        folder.mkdir(mode=0o700)
     if spec.where:
         return _start_in_place(stack, spec, setting, folder, allow_global, notes)
     token = f"t{secrets.token_hex(3)}"

@@ -105,7 +105,8 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
             files.make_folder(path.parent)
             files.write(path, _HEAD + texts[path], shared=True)
         for path in written:
-            notes.write("path", kept=True, path=str(path))
+            lines = (_HEAD + texts[path]).splitlines()
+            notes.write("path", kept=True, path=str(path), lines=lines)
         applied.keep(*drafts, also=plan.held)
     except BaseException:
         notes.undo(*drafts)

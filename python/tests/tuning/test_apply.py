@@ -547,6 +547,18 @@ def test_a_value_that_is_in_force_already_is_kept_too(space: str, tmp_path: Path
     assert somaxconn(space) == before
 
 
+def test_lines_that_others_added_to_a_kept_file_stay(space: str, tmp_path: Path) -> None:
+    kept = tmp_path / "etc" / persist.SYSCTL
+    inside = ["ip", "netns", "exec", space, sys.executable, "-c"]
+    subprocess.run([*inside, KEEP, str(tmp_path / "etc")], check=True)
+    with kept.open("a") as file:
+        file.write("# the admin's\nvm.swappiness = 10\n")
+    script = "import sys; from netdyno.cli.app import call; sys.exit(call(['tune', 'restore']))"
+    done = subprocess.run([*inside, script], capture_output=True, text=True, check=True)
+    assert "lines that others added stay" in done.stdout
+    assert kept.read_text() == "# the admin's\nvm.swappiness = 10\n"
+
+
 def test_what_is_kept_goes_back_where_it_was_set(space: str, tmp_path: Path) -> None:
     """In the boot in which it was set, also from another namespace."""
     before = somaxconn(space)

@@ -27,6 +27,7 @@ def restore(force: Force = False, as_json: Json = False) -> None:
 
 def ours(entry: dict[str, Any]) -> bool:
     """Whether an entry of the journal is of the tuning."""
-    return entry["kind"] in (*owners.KINDS, "sysctl", "socket") or (
-        entry["kind"] == "path" and persist.is_kept(Path(entry["path"]))
-    )
+    if entry["kind"] == "path":
+        path = Path(entry["path"])
+        return persist.is_kept(path) or path.name.startswith("nd-bench-")
+    return entry["kind"] in (*owners.KINDS, "sysctl", "socket")
