@@ -56,7 +56,7 @@ ADVICE: Sequence[tuple[str, str, str]] = (
     ("rejected", r"5\.\d\d", SERVER),
     # SIP (RFC 3261 §21)
     ("rejected", "(401|403|407) .*",
-     "the server wants other credentials: check --user, --auth-user, --password and --domain"),
+     "the server wants credentials, or others: check --password, --user, --auth-user and --domain"),
     ("rejected", "(404|410|604) .*",
      "the server does not know this user: check --user, --to, --domain, and who is registered"),
     ("rejected", "(480|430) .*", "the callee is known and cannot be reached: check its registration"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
@@ -171,7 +171,9 @@ def _quality(options: Options, is_callee: bool) -> list[dict[str, str]]:
 
 
 def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """User agents that play any scenario."""
+    """User agents that play any scenario; `options` asks the server itself where nobody is named."""
+    if name == "options" and options.callee is None:
+        options = replace(options, callee="")
     users = options.users or max(10, math.ceil(options.rate * (options.hold + PATIENCE) * SPARE))
     phones = _group(PHONES, options, what, users)
     if options.listen is None:

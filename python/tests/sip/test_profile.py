@@ -301,3 +301,26 @@ def test_init_writes_what_the_load_verb_runs(
     assert app.call([*words, "--force"]) == 0
     assert app.call(["sip", "init", kind, "sip:192.0.2.1", "--password", "hush", "-o", "-"]) == 104
     assert "hush" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "has"),
+    [
+        (("register", "sip:zoe@192.0.2.1"), "user: zoe"),
+        (("register", "sip:zoe@192.0.2.1", "--user", "zoe"), "user: zoe"),
+        (("call", "sip:zoe@192.0.2.1"), "callee: zoe"),
+        (("options", "sip:zoe@192.0.2.1"), "callee: zoe"),
+    ],
+)
+def test_the_user_of_a_uri_registers_or_is_called(
+    words: tuple[str, ...], has: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.call(["sip", "init", *words, "-o", "-"]) == 0
+    assert has in capsys.readouterr().out
+
+
+def test_a_user_that_cannot_be_meant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.call(["sip", "register", "sip:zoe@192.0.2.1", "--user", "bob"]) == 104
+    assert "the URI says 'zoe' already" in capsys.readouterr().err
+    assert app.call(["sip", "search", "call", "sip:zoe@192.0.2.1"]) == 104
+    assert "callees of its own" in capsys.readouterr().err

@@ -52,7 +52,8 @@ def init(
     if password is not None and not isinstance(profile.password(password), dict):
         fix = "Name it as env:NAME or file:PATH: the profile is a file that others may read"
         raise Error("ND-104-60", "a password is not written into a profile", at="--password", fix=fix)
-    read = options.read(server, given, hold=options.seconds(hold, "--hold"))
+    called = {} if kind in profile.REGISTERS else {"callee": None}
+    read = options.read(server, given, hold=options.seconds(hold, "--hold"), **called)
     match kind:
         case "register":
             document = profile.register(read)

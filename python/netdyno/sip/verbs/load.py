@@ -172,8 +172,6 @@ def load(
     """
     place = options.callee_address(listen, given) if listen else None
     read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
-    if scenario == "options" and read.callee is None:
-        read = replace(read, callee="")
     gate.conform(read, given, scenario)
     if scenario in PRESETS and place is None:
         _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)

@@ -441,8 +441,14 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     if rate <= 0:
         raise Error("ND-104-05", "no flow ever begins at this rate", at="--rate", fix="Use a rate above 0/s")
     found = uri.parse(server, given["transport"])
-    if more.get("callee") is None and found.user and "callee" in more:
-        more["callee"] = found.user.replace("{", "{{").replace("}", "}}")
+    user, named = given["user"], (found.user or "").replace("{", "{{").replace("}", "}}") or None
+    if "callee" in more:
+        more["callee"] = named if more["callee"] is None else more["callee"]
+    elif named and user not in (None, named):
+        fix = "Leave one of them out"
+        raise Error("ND-104-03", f"the URI says {found.user!r} already", at="--user", fix=fix)
+    else:
+        user = user or named
     found, failover = targets.located(found, given)
     return profile.Options(
         server=found,
@@ -452,7 +458,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         duration=seconds(given["duration"], "--duration"),
         warmup=seconds(given["warmup"], "--warmup"),
         arrival=given["arrival"],
-        user=given["user"],
+        user=user,
         domain=given["domain"],
         auth_user=given["auth_user"],
         password=profile.password(given["password"]),

@@ -10,6 +10,7 @@ import typer
 
 from netdyno.cli import bench_run, console, values
 from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy, outputs
+from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.search import words
 from netdyno.sip import profile
@@ -59,7 +60,11 @@ def search(
         netdyno sip search call sip:192.0.2.1 --password secret --rate 5k/s --hold 1s
         netdyno sip search call sip:192.0.2.1 --rate 5k/s --sessions 5000 --no-baseline
     """
-    read = options.read(server, given, hold=options.seconds(hold, "--hold"))
+    called = {} if kind in profile.REGISTERS else {"callee": None}
+    read = options.read(server, given, hold=options.seconds(hold, "--hold"), **called)
+    if read.callee is not None:
+        fix = "Leave the user out of the URI"
+        raise Error("ND-104-03", "the calls of a search go to callees of its own", at=server, fix=fix)
     gate.conform(read, given, kind)
     carried = None
     if baseline and not dry_run:
