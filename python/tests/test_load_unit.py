@@ -8,12 +8,13 @@ import pytest
 
 from netdyno.cli import indices, plain
 from netdyno.core import load_unit
-from netdyno.core.result import Estimate, GroupSummary, Leg, Summary, ThresholdResult
+from netdyno.core.result import Estimate, GroupSummary, Leg, Result, Summary, ThresholdResult
 from netdyno.core.wire import Counts, Distribution, LoadUnit
 
 CALLS = LoadUnit(
     name="calls", intended="flows_intended", offered="flows_started", delivered="flows_completed"
 )
+RESULT = Result(id="r", name="sip", started="", verdict="fail")
 TAKEN = LoadUnit(name="calls", offered="calls_received", delivered="answers_acknowledged")
 
 
@@ -68,7 +69,7 @@ def test_indices_have_names_limits_and_verdicts(capsys: pytest.CaptureFixture[st
             metric="g.delay.session_disconnect.p95", bound=5e8, kind="max", value=None, passed=False
         ),
     ]
-    indices.show(Leg(name="a", summary=summary), limits)
+    indices.show(RESULT, Leg(name="a", summary=summary), limits)
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("g ")]
     assert [row[1] for row in rows] == ["ser", "isa", "session_request", "session_disconnect"]
     assert rows[0][2:] == ["75%", "min", "100%", "FAIL"] and rows[1][2:] == ["0%"]
@@ -77,5 +78,6 @@ def test_indices_have_names_limits_and_verdicts(capsys: pytest.CaptureFixture[st
 
 
 def test_a_load_of_messages_has_no_such_table(capsys: pytest.CaptureFixture[str]) -> None:
-    indices.show(Leg(name="a", summary=Summary(n=1, groups=[group(None, indices={"ser": 1.0})])), [])
+    leg = Leg(name="a", summary=Summary(n=1, groups=[group(None, indices={"ser": 1.0})]))
+    indices.show(RESULT, leg, [])
     assert capsys.readouterr().out == ""

@@ -27,7 +27,7 @@ def traced(folder: Path, result: dict[str, Any], most: int) -> str:
         for line, forth in lines:
             ends = (CALLER, CALLEE) if forth else (CALLEE, CALLER)
             method = "OPTIONS" if name == "fine" else "INVITE" if not line.startswith("ACK") else "ACK"
-            text = f"{line}\r\nCall-ID: {name}\r\nCSeq: 1 {method}\r\nCookie: word\r\nX: {'x' * 300}\r\n\r\n"
+            text = f"{line}\r\nCall-ID: {name}@netdyno\r\nCSeq: 1 {method}\r\nCookie: word\r\nX: {'x' * 300}\r\n\r\n"
             kept.append(Message(1000.0 + len(kept) / 8, *ends, "udp", text.encode()))
     with (folder / "capture.pcapng").open("wb") as out:
         trace._write(out, kept)
@@ -44,7 +44,7 @@ def test_an_arrow_leads_to_its_message(browser: Browser, tmp_path: Path, result:
     shown = "document.querySelector('#call-{0}-{1}').checkVisibility()"
     # the failed call comes first and is unfolded, its messages are not
     assert browser.js(
-        "return document.querySelector('#call-0 > summary').innerText.includes('busy: INVITE: 486')"
+        "return document.querySelector('#call-0 > summary').innerText.includes('busy@netdyno: INVITE: 486')"
     )
     assert browser.js(
         f"return [{shown.format(0, 1)}, document.querySelector('#call-1 svg').checkVisibility()]"

@@ -120,9 +120,11 @@ def test_servers_are_found_by_srv_and_the_second_takes_over(
             found = run(capsys, tmp_path, "pass", *QUICK, "--dns", f"127.0.0.1:{port}")
     theirs, ours = found["servers"]
     assert (theirs["name"], ours["name"]) == (f"127.0.0.1:{second}", f"127.0.0.1:{first}")
-    assert (found["requests"], found["served"], found["failed"]) == (30, 30, 0)
-    assert ours["answers"] <= 10 and ours["answers"] + theirs["answers"] == 30
-    assert ours["failed"] == found["moved"] >= 20 and ours["error"] == "no answer in time"
+    asked = found["requests"]
+    # a machine that is busy begins fewer
+    assert 20 <= asked <= 30 and (found["served"], found["failed"]) == (asked, 0)
+    assert ours["answers"] <= 10 and ours["answers"] + theirs["answers"] == asked
+    assert ours["failed"] == found["moved"] >= asked - 10 and ours["error"] == "no answer in time"
     # the first requests that are not answered wait for the time-out
     assert found["outage"]["length"] > 0.9 and found["slowest"] >= 1
 
@@ -135,9 +137,10 @@ def test_a_server_that_is_unavailable_is_passed_over_and_a_refusal_is_told(
     with answering(sip(status)) as first, answering(sip(200)) as second:
         table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
         found = run(capsys, tmp_path, verdict, *QUICK, *table, "--avoid", "0s")
-    assert (found["moved"], found["rejected"]) == ((30, 0) if verdict == "pass" else (0, 30))
+    asked = found["requests"]
+    assert (found["moved"], found["rejected"]) == ((asked, 0) if verdict == "pass" else (0, asked))
     if verdict == "fail":
-        assert "requests were rejected: 30 × 404 Not Found" in found["reasons"]
+        assert f"requests were rejected: {asked} × 404 Not Found" in found["reasons"]
 
 
 @pytest.mark.daemon
@@ -145,7 +148,7 @@ def test_no_server_at_all_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFix
     with answering(sip(200, silent_from=10)) as first, answering(sip(200, silent_from=0)) as second:
         table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
         found = run(capsys, tmp_path, "fail", *QUICK, *table)
-    assert 0 < found["served"] <= 10 and found["served"] + found["failed"] == 30
+    assert 0 < found["served"] <= 10 and found["served"] + found["failed"] == found["requests"]
     assert found["outage"]["length"] is None
     assert "service had not come back at the end" in found["reasons"]
 
@@ -155,7 +158,7 @@ def test_a_limit_and_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with answering(sip(200, silent_from=5)) as first, answering(sip(200)) as second:
         table = ["--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
         found = run(capsys, tmp_path, "fail", *QUICK, *table, "--max-outage", "50ms")
-        assert "(limit 50 ms)" in str(found["reasons"]) and found["served"] == 30
+        assert "(limit 50 ms)" in str(found["reasons"]) and found["served"] == found["requests"]
         words = ["sip", "failover", *QUICK, *table, "--runs", str(tmp_path), "--no-store"]
         assert app.call([*words, "--after", "0s", "--command", "exit 3"]) == 104
     assert "ended with 3" in capsys.readouterr().err
@@ -404,11 +407,13 @@ def test_registrations_and_calls_fail_over(
         found = run(capsys, tmp_path, "pass", DOMAIN, *words)
         os.kill(pid(first), signal.SIGKILL)
         counted = second.stop()
-    assert (found["requests"], found["served"], found["rejected"], found["failed"]) == (75, 75, 0, 0), found
+    began = found["requests"]
+    assert 50 <= began <= 75, found
+    assert (found["served"], found["rejected"], found["failed"]) == (began, 0, 0), found
     ours, theirs = found["servers"]
     assert ours["answers"] > 0 and theirs["answers"] > 0 and ours["failed"] > 0 and theirs["failed"] == 0
     if asked == "register":
-        assert ours["answers"] + theirs["answers"] == 75
+        assert ours["answers"] + theirs["answers"] == began
         assert counted["registrations"] == theirs["answers"], counted
         # each registration answers the challenge of the server that it went to
         assert isinstance(counted["challenges"], int) and counted["challenges"] >= theirs["answers"], counted
