@@ -83,7 +83,7 @@ def test_a_server_that_fails_passes_at_no_load_over_tls(lab: Lab, verdict: Verdi
         (found,) = part.findings
         # a few transactions may succeed by chance
         assert found.limit in ("lowest", "dut") and (found.load or 0.0) < 20, done.text
-        failed = [one for one in part.trials if one.counts and one.sent >= 40]
+        failed = [one for one in part.trials if one.counts and one.sent >= 10]
         assert failed and all("failed" in one.broken[0] for one in failed), done.text
     lab.clean()
 

@@ -106,6 +106,9 @@ def test_an_answering_side_of_sipp_is_called_by_sipp(lab: Lab, monkeypatch: pyte
             "20",
             "-r",
             "10",
+            # one phone has one call at a time
+            "-l",
+            "1",
             server.address,
         ]
         with sipp(lab, *calls) as statistics:
