@@ -91,12 +91,12 @@ def srv(priority: int, port: int, host: bytes) -> bytes:
 
 
 def run(capsys: pytest.CaptureFixture[str], runs: Path, verdict: str, *words: str) -> dict[str, Any]:
-    """A run, whose verdict is this one although the machine may have been too busy for its figures."""
+    """A run, whose verdict is one of these although the machine may have been too busy for its figures."""
     told = ("--runs", str(runs), "--no-store", "--json")
     code = app.call(["sip", "failover", *words, *told])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert found["verdict"] == verdict, json.dumps(found)
-    assert code == (INVALID if found["invalid"] else {"pass": 0, "fail": 99}[verdict])
+    assert found["verdict"] in verdict.split("|"), json.dumps(found)
+    assert code == (INVALID if found["invalid"] else {"pass": 0, "fail": 99}[found["verdict"]])
     return found
 
 
@@ -404,12 +404,16 @@ def test_registrations_and_calls_fail_over(
         table = [f"{n}0 0 {port} 127.0.0.1" for n, port in enumerate(ports)]
         words += ["--srv", table[0], "--srv", table[1], "--command", f"kill -{act} {pid(first)}"]
         words += ["--after", "500ms", "--rate", "50/s", "--duration", "1500ms", "--timeout", "1s"]
-        found = run(capsys, tmp_path, "pass", DOMAIN, *words)
+        # a call that rang where the server died or froze has no other server to go to (RFC 3261 section 17.1.1.2)
+        ringing = asked == "call"
+        found = run(capsys, tmp_path, "pass|fail" if ringing else "pass", DOMAIN, *words)
         os.kill(pid(first), signal.SIGKILL)
         counted = second.stop()
     began = found["requests"]
     assert 50 <= began <= 75, found
-    assert (found["served"], found["rejected"], found["failed"]) == (began, 0, 0), found
+    lost = found["failed"]
+    assert lost == 0 or (ringing and lost <= 2 and "no final response" in str(found["reasons"])), found
+    assert (found["served"], found["rejected"]) == (began - lost, 0), found
     ours, theirs = found["servers"]
     assert ours["answers"] > 0 and theirs["answers"] > 0 and ours["failed"] > 0 and theirs["failed"] == 0
     if asked == "register":
