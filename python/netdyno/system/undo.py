@@ -148,7 +148,7 @@ def undo_path(entry: dict[str, Any]) -> bool:
         raise Error("ND-92-31", f"{path} is not named like a file of ours")
     if stat.S_ISDIR(mode):
         shutil.rmtree(path)
-    elif others := _other_lines(path, entry.get("lines", ())):
+    elif stat.S_ISREG(mode) and (others := _other_lines(path, entry.get("lines", ()))):
         files.write(path, "".join(others), shared=True)
     else:
         path.unlink(missing_ok=True)

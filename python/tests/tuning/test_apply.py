@@ -559,6 +559,19 @@ def test_lines_that_others_added_to_a_kept_file_stay(space: str, tmp_path: Path)
     assert kept.read_text() == "# the admin's\nvm.swappiness = 10\n"
 
 
+def test_a_link_in_place_of_a_kept_file_is_removed_and_its_target_left(space: str, tmp_path: Path) -> None:
+    kept, other = tmp_path / "etc" / persist.SYSCTL, tmp_path / "secret"
+    inside = ["ip", "netns", "exec", space, sys.executable, "-c"]
+    subprocess.run([*inside, KEEP, str(tmp_path / "etc")], check=True)
+    other.write_text("word\n")
+    kept.unlink()
+    kept.symlink_to(other)
+    script = "import sys; from netdyno.cli.app import call; sys.exit(call(['tune', 'restore']))"
+    subprocess.run([*inside, script], check=True)
+    assert not kept.is_symlink() and not kept.exists()
+    assert other.read_text() == "word\n"
+
+
 def test_what_is_kept_goes_back_where_it_was_set(space: str, tmp_path: Path) -> None:
     """In the boot in which it was set, also from another namespace."""
     before = somaxconn(space)
