@@ -39,6 +39,7 @@ CODES: dict[str, str] = {
     "ND-90-07": "An impaired port had no memory for what was on its way",
     "ND-90-08": "Too few connections for the load: all were waiting for answers",
     "ND-90-09": "Nothing fell due in the measure phase",
+    "ND-90-10": "A limit is not judged, as nothing was measured for it",
     "ND-90-20": "There is no result of any trial",
     "ND-90-21": "An impaired link dropped what it was not asked to",
     "ND-90-22": "An action on a device under test ended after the measurement window",

@@ -29,6 +29,7 @@ from netdyno.core.wire import (
 )
 from netdyno.experiment.verdict import exit_code, judge_all
 from netdyno.export.junit import junit
+from netdyno.export.markdown import summary as markdown
 from netdyno.export.prometheus import Exporter
 from netdyno.report.verdict import verdict as shown
 from netdyno.stats.backlog import hides_delays
@@ -173,8 +174,32 @@ def test_nothing_fell_due_is_no_verdict(model: str, monkeypatch: pytest.MonkeyPa
 )
 def test_a_server_that_had_something_to_do_is_judged(changes: dict[str, Any], spec: dict[str, Any]) -> None:
     one = GroupResult.model_validate({"name": "web", "protocol": "http"} | changes)
-    found = judged(one, [{"metric": "web.delay.response.p95", "max": "1s"}], {**HTTP, **spec})
+    found = judged(one, [{"metric": "web.messages_delivered", "min": "1"}], {**HTTP, **spec})
     assert (found.verdict, found.valid) == ("fail", True)
+
+
+def test_a_limit_without_a_value_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = {"metric": "web.delay.connect.p95", "max": "1s"}
+    found = judged(group(**GOOD), [unknown, ERRORS])
+    assert (found.verdict, found.valid, exit_code(found)) == ("none", True, 90)
+    text = " ".join(words(found, monkeypatch).split())
+    assert "nothing was measured for web.delay.connect.p95 (ND-90-10)" in text
+    assert "not judged" in text and "FAIL" not in text
+    assert shown(found).state == "none" and "it is not judged" in str(shown(found).points)
+    assert "1 of 2 thresholds pass" in str(shown(found).lead).replace("{n}", "1").replace("{total}", "2")
+    assert "| not judged |" in markdown(found) and "FAIL" not in markdown(found)
+    suite = ET.fromstring(junit(found).split("?>", 1)[1])
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "1"), "CI does not take it for a pass"
+    error = suite.find("testcase/error")
+    assert error is not None and error.get("type") == "ND-90-10"
+
+
+def test_a_limit_without_a_value_says_nothing_where_another_one_fails() -> None:
+    unknown = {"metric": "web.delay.connect.p95", "max": "1s"}
+    found = judged(group(**GOOD), [unknown, {"metric": "web.messages_delivered", "min": "1000000"}])
+    assert (found.verdict, exit_code(found), found.unmeasured) == ("fail", 99, [])
+    suite = ET.fromstring(junit(found).split("?>", 1)[1])
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "0", "1")
 
 
 def test_answers_to_what_fell_due_before_are_no_reason_to_blame_the_server() -> None:

@@ -10,7 +10,7 @@ from rich.text import Text
 from netdyno import quantities
 from netdyno.cli import console
 from netdyno.core import load_unit, models
-from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
+from netdyno.core.result import GroupSummary, Leg, ThresholdResult
 from netdyno.errors import Error
 from netdyno.stats import percentile
 from netdyno.stats.metric import GroupMetric
@@ -26,11 +26,11 @@ def has_table(group: GroupSummary) -> bool:
     return not load_unit.is_messages(load_unit.of(group)) and bool(models.find(group.protocol).indices)
 
 
-def show(result: Result, leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResult]:
+def show(leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResult]:
     """Print the table of a leg, nothing where no group has one; the limits that it shows."""
     shown: list[ThresholdResult] = []
     groups = [group for group in leg.summary.groups if has_table(group)]
-    rows = [row for group in groups for row in _rows(result, group, thresholds, shown)]
+    rows = [row for group in groups for row in _rows(group, thresholds, shown)]
     if rows:
         console.out().print()
         heads = ("group", "index", "value", *SHOWN, "limit", "")
@@ -38,15 +38,14 @@ def show(result: Result, leg: Leg, thresholds: Sequence[ThresholdResult]) -> lis
     return shown
 
 
-def mark(result: Result, threshold: ThresholdResult) -> Text:
+def mark(threshold: ThresholdResult) -> Text:
     """Whether a threshold holds, in a word."""
-    if result.is_open(threshold):
+    if threshold.value is None:
         return Text("not judged", style="yellow")
     return Text("pass", style="green") if threshold.passed else Text("FAIL", style="bold red")
 
 
 def _rows(
-    result: Result,
     group: GroupSummary,
     thresholds: Sequence[ThresholdResult],
     shown: list[ThresholdResult],
@@ -55,14 +54,14 @@ def _rows(
 
     def judged(kind: str, name: str) -> _Row:
         """The limit and whether it holds; the one that does not, where there are several."""
-        known = sorted(limits.get((kind, name), []), key=lambda one: one[1].passed)
+        known = sorted(limits.get((kind, name), []), key=lambda one: (not one[1].failed, one[1].passed))
         if not known:
             return ["", ""]
         metric, threshold = known[0]
         shown.append(threshold)
         bound = quantities.number(threshold.bound, metric.unit)
         of = f"{metric.stat} " if kind == "delay" else ""
-        return [f"{of}{threshold.side} {bound}", mark(result, threshold)]
+        return [f"{of}{threshold.side} {bound}", mark(threshold)]
 
     for index in model.indices:
         value = group.indices.get(index.name)

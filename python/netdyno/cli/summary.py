@@ -109,7 +109,7 @@ def show(result: Result, folder: Path | None = None) -> None:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
                 out.print(f"  {mark}: {witness.what} {witness.theirs:,.0f}, we sent {witness.ours:,.0f}")
-        judged += indices.show(result, leg, [t for t in result.thresholds if t.leg in ("", leg.name)])
+        judged += indices.show(leg, [t for t in result.thresholds if t.leg in ("", leg.name)])
     # a limit is said once: with its index or delay, but for its interval over trials
     rest = [t for t in result.thresholds if t.interval or not any(t is one for one in judged)]
     if rest:
@@ -375,7 +375,7 @@ def _threshold(result: Result, t: ThresholdResult) -> list[str | Text]:
         interval = f"{quantities.number(t.interval[0], unit)} … {quantities.number(t.interval[1], unit)}"
     else:
         interval = "one trial: none"
-    mark = indices.mark(result, t)
+    mark = indices.mark(t)
     name = f"{t.leg}: {t.metric}" if len(result.legs) > 1 else t.metric
     bound = f"{t.side} {quantities.number(t.bound, unit)}"
     return [name, bound, quantities.number(t.value, unit), interval, mark]

@@ -292,9 +292,14 @@ class ThresholdResult(Model):
     confidence: float = 0.95
     """Of the interval."""
     passed: bool
-    """Whether it holds."""
+    """Whether it holds. Without a value it neither holds nor fails: it is not judged."""
     n: int = 0
     """Repetitions."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether what was measured does not hold."""
+        return not self.passed and self.value is not None
 
     @property
     def side(self) -> str:
@@ -410,9 +415,11 @@ class Result(Model):
     command: list[str] = Field(default_factory=list)
     """How it was called."""
 
-    def is_open(self, threshold: ThresholdResult) -> bool:
-        """Whether a threshold was not judged: nothing of it was measured, and that is not held against it."""
-        return self.verdict == "none" and threshold.value is None
+    @property
+    def unmeasured(self) -> list[ThresholdResult]:
+        """Limits for which nothing was measured, where that is why there is no verdict."""
+        undecided = self.verdict == "none" and self.valid and not self.interrupted and not self.error
+        return [one for one in self.thresholds if one.value is None] if undecided else []
 
     @property
     def no_verdict(self) -> str:
@@ -425,6 +432,8 @@ class Result(Model):
             return f"no verdict: the run ended early ({self.error.get('code')})"
         if not self.valid and self.thresholds:
             return "no verdict: the measurement is not valid"
+        if names := [one.metric for one in self.unmeasured]:
+            return f"no verdict: nothing was measured for {', '.join(names)} (ND-90-10)"
         if self.search:
             return "no verdict: a search finds a figure and judges none"
         return "no verdict: there are no thresholds to judge by"

@@ -80,13 +80,9 @@ def verdict(result: Result) -> Literal["pass", "fail", "none"]:
         return "fail"
     unjudged = {(leg.name, name) for leg in result.legs for name in idle.groups(leg.repetitions)}
     judged = [t for t in result.thresholds if (t.leg, GroupMetric.parse(t.metric).group) not in unjudged]
-    failed = [t for t in judged if not t.passed]
-    if not result.valid and failed and all(t.value is None for t in failed):
-        # nothing that they judge was measured, and it was not the system under test that prevented it
-        return "none"
-    if failed:
+    if any(t.failed for t in judged):
         return "fail"
-    return "pass" if judged else "none"
+    return "pass" if judged and all(t.passed for t in judged) else "none"
 
 
 def exit_code(result: Result) -> int:
@@ -95,6 +91,6 @@ def exit_code(result: Result) -> int:
         return errors.INTERRUPTED
     if result.error:
         return Error.of(result.error).exit_code
-    if not result.valid:
+    if not result.valid or result.unmeasured:
         return errors.INVALID
     return errors.THRESHOLD if result.verdict == "fail" else errors.PASS

@@ -16,8 +16,9 @@ from netdyno.stats.last_answer import last_answer_time
 def junit(result: Result) -> str:
     """The result as a test suite.
 
-    An invalid measurement is an error, a failed threshold or check a failure. Where there is no verdict
-    nothing has passed: what else would be a pass is skipped, and says why.
+    An invalid measurement is an error, a failed threshold or check a failure. A threshold for which nothing
+    was measured is skipped in a run that fails, and else an error, as the run did not pass. Where there is no
+    verdict nothing has passed: what else would be a pass is skipped, and says why.
     """
     unjudged = result.no_verdict
     suite = ET.Element("testsuite", name=f"netdyno.{result.name}", timestamp=result.started, id=result.id)
@@ -37,11 +38,15 @@ def junit(result: Result) -> str:
         case = _case(suite, f"{threshold.metric} {threshold.side} {bound}", threshold.leg or result.name)
         if not result.valid and not result.error:
             ET.SubElement(case, "skipped", message="not judged: the measurement is invalid")
-        elif not threshold.passed:
-            value = "nothing was measured"
-            if threshold.value is not None:
-                value = f"measured {_value_text(threshold.metric, threshold.value)}"
-            message = f"{threshold.metric}: {value}, required {threshold.side} {bound}"
+        elif threshold.value is None:
+            # where nothing else fails, this is why the run did not pass
+            kind = "error" if result.unmeasured else "skipped"
+            node = ET.SubElement(case, kind, message=f"{threshold.metric}: not judged, nothing was measured")
+            if kind == "error":
+                node.set("type", "ND-90-10")
+        elif threshold.failed:
+            value = _value_text(threshold.metric, threshold.value)
+            message = f"{threshold.metric}: measured {value}, required {threshold.side} {bound}"
             failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
             failure.text = "\n".join([_basis(threshold), *_failures(result, threshold.leg, threshold.metric)])
         elif unjudged:

@@ -66,7 +66,9 @@ def _judged(result: Result) -> Iterator[list[str]]:
     for one in result.thresholds:
         bound = units.exact(_value_text(one.metric, one.bound))
         value = "nothing" if one.value is None else _value_text(one.metric, one.value)
-        state = ("pass" if one.passed else "FAIL") if result.valid else "not judged"
+        state = "FAIL" if one.failed else "pass"
+        if one.value is None or not result.valid:
+            state = "not judged"
         rows.append([state, one.leg, f"{one.metric} {one.side} {bound}", value])
     for check in result.checks:
         if not check.passed:

@@ -76,7 +76,7 @@ def factors(result: Result) -> Factors | None:
 def _metrics(result: Result, legs: Sequence[Leg]) -> list[GroupMetric]:
     """Those of the thresholds, failing ones first; then main delay, throughput and loss of each group."""
     found: dict[GroupMetric, None] = {}
-    for t in sorted(result.thresholds, key=lambda t: t.passed):
+    for t in sorted(result.thresholds, key=lambda t: not t.failed):
         try:
             found[GroupMetric.parse(t.metric)] = None
         except Error:
@@ -91,7 +91,7 @@ def _metrics(result: Result, legs: Sequence[Leg]) -> list[GroupMetric]:
             found |= {GroupMetric(group, "delay", name, stat): None for stat in ("p50", "p99")}
         found[GroupMetric(group, "loss")] = None
     seen = [r for leg in legs for r in leg.repetitions]
-    failing = {t.metric for t in result.thresholds if not t.passed}
+    failing = {t.metric for t in result.thresholds if t.failed}
     # what fails, then delays, rates and what else was judged; losses and errors are mostly 0
     order = sorted(
         found, key=lambda m: (str(m) not in failing, m.kind in ("loss", "errors"), m.kind != "delay")

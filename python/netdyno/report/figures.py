@@ -33,7 +33,7 @@ def figures(leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[Figure]:
     if not leg.repetitions:
         return []
     mine = [(t, m) for t in thresholds if t.leg in ("", leg.name) and (m := _metric(t)) is not None]
-    mine.sort(key=lambda one: one[0].passed)
+    mine.sort(key=lambda one: not one[0].failed)
     alone = len(leg.repetitions[0].groups) == 1
     return [
         _throughput(leg, mine, alone),
@@ -59,11 +59,17 @@ def _limits(judged: Sequence[_Judged], alone: bool) -> tuple[Msg | None, str]:
     if not judged:
         return None, ""
     t, metric = judged[0]
-    mark = "good" if t.passed else "bad"
+    mark = _mark(t)
     if alone:
         return M("limit {limit}", limit=limit(t)), mark
     value = units.show(t.value, metric.unit)
     return M("{group}: {value}, limit {limit}", group=Data(metric.group), value=value, limit=limit(t)), mark
+
+
+def _mark(t: ThresholdResult) -> str:
+    if t.value is None:
+        return ""
+    return "good" if t.passed else "bad"
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:
@@ -126,11 +132,11 @@ def _unconfirmed(leg: Leg) -> Msg:
 def _delay(leg: Leg, mine: Sequence[_Judged]) -> Figure:
     """What was judged; else the slowest of all delays."""
     judged = [(t, m) for t, m in mine if m.kind == "delay" and m.stat not in VARIATION]
-    judged.sort(key=lambda one: (one[0].passed, one[1].stat != "p99"))
+    judged.sort(key=lambda one: (not one[0].failed, one[1].stat != "p99"))
     if judged:
         t, m = judged[0]
         said = M("limit {limit}", limit=limit(t))
-        mark = "good" if t.passed else "bad"
+        mark = _mark(t)
         label = M("Delay, {stat}", stat=stat_name(m.stat))
         return Figure(label, units.duration(t.value), t.value, Data(f"{m.group} · {m.name}"), said, mark)
     merged = [(g.name, g.delays) for g in leg.summary.groups]

@@ -48,12 +48,14 @@ def opening(result: Result) -> Opening:
 
 
 def leg_passes(result: Result, leg: Leg) -> bool:
-    """Whether nothing of a leg fails, and it is valid."""
+    """Whether all that is judged of a leg passes, and it is valid."""
     valid = bool(leg.repetitions) and all(r.validity.valid for r in leg.repetitions)
-    failing = {t.leg for t in result.thresholds if not t.passed} | {
-        c.leg for c in result.checks if not c.passed
-    }
-    return valid and leg.name not in failing
+    return valid and not _fails(result, leg) and all(t.passed for t in result.thresholds if t.leg == leg.name)
+
+
+def _fails(result: Result, leg: Leg) -> bool:
+    judged = [*(t.failed for t in result.thresholds if t.leg == leg.name)]
+    return any([*judged, *(not c.passed for c in result.checks if c.leg == leg.name)])
 
 
 def _state(result: Result, leg: Leg) -> Cell:
@@ -61,9 +63,9 @@ def _state(result: Result, leg: Leg) -> Cell:
         return Cell(M("not run"), 0)
     if not all(r.validity.valid for r in leg.repetitions):
         return Cell(M("not valid"), 1, mark="bad")
-    if not leg_passes(result, leg):
+    if _fails(result, leg):
         return Cell(M("no"), 2, mark="bad")
-    if any(t.leg == leg.name for t in result.thresholds):
+    if leg_passes(result, leg) and any(t.leg == leg.name for t in result.thresholds):
         return Cell(M("yes"), 4, mark="good")
     return Cell(M("not judged"), 3)
 

@@ -14,7 +14,7 @@ from netdyno.report.verdict import margin, name_of
 
 @dataclass(frozen=True)
 class JudgedThresholds:
-    """Thresholds of one kind: all that fail, or all that pass."""
+    """Thresholds of one kind: all that do not pass, or all that do."""
 
     table: Table
     bullets: list[Bullet | None]
@@ -53,12 +53,12 @@ def bullet(t: ThresholdResult) -> Bullet | None:
 
 
 def judged(result: Result) -> tuple[JudgedThresholds, JudgedThresholds]:
-    """Thresholds that fail, and those that pass."""
-    failed = [t for t in result.thresholds if not t.passed]
+    """Thresholds that fail, followed by those that are not judged, and those that pass."""
+    failed = sorted((t for t in result.thresholds if not t.passed), key=lambda t: not t.failed)
     passed = [t for t in result.thresholds if t.passed]
     return (
-        JudgedThresholds(_table(result, M("Thresholds that fail"), failed), [bullet(t) for t in failed]),
-        JudgedThresholds(_table(result, M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
+        JudgedThresholds(_table(M("Thresholds that do not pass"), failed), [bullet(t) for t in failed]),
+        JudgedThresholds(_table(M("Thresholds that pass"), passed), [bullet(t) for t in passed]),
     )
 
 
@@ -69,7 +69,7 @@ def limit(t: ThresholdResult) -> str:
     return f"{sign}\u00a0{units.exact(units.show(t.bound, units.unit_of(t.metric)))}"
 
 
-def _table(result: Result, caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
+def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
     """Each condition with its value, interval and number of repetitions."""
     table = Table(
         caption,
@@ -87,7 +87,7 @@ def _table(result: Result, caption: Msg, thresholds: Sequence[ThresholdResult]) 
         unit = units.unit_of(t.metric)
         name = name_of(t.metric)
         passes = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
-        if result.is_open(t):
+        if t.value is None:
             passes = Cell(M("not judged"), 0)
         interval = Cell(units.NONE)
         if t.interval is not None:

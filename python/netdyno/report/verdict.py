@@ -60,10 +60,10 @@ class Verdict:
 
 def verdict(result: Result) -> Verdict:
     """Validity before verdict: what was not measured properly is neither good nor bad."""
-    failed = [t for t in result.thresholds if not t.passed]
+    failed = [t for t in result.thresholds if t.failed]
     passing = M(
         "{n} of {total} thresholds pass.",
-        n=str(len(result.thresholds) - len(failed)),
+        n=str(sum(t.passed for t in result.thresholds)),
         total=str(len(result.thresholds)),
     )
     if not result.thresholds:
@@ -98,11 +98,12 @@ def verdict(result: Result) -> Verdict:
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
     several = len(result.legs) > 1
-    points = [_of_leg(t.leg, missed(t), several) for t in failed if not result.is_open(t)]
+    points = [_of_leg(t.leg, missed(t), several) for t in failed]
     points += [_of_leg(c.leg, failing(c), several) for c in result.checks if not c.passed]
     said.points += points[:MOST]
     if len(points) > MOST:
         said.points.append(M("{n} more fail; they stand below.", n=str(len(points) - MOST)))
+    said.points += [_of_leg(t.leg, unmeasured(t), several) for t in result.unmeasured[:MOST]]
     if result.interrupted:
         said.points.append(M("The run was interrupted."))
     if result.error:
@@ -304,12 +305,16 @@ def failing(c: CheckResult) -> Msg:
     return M("{group}: nothing was delivered. A run without an answer cannot pass.", group=group)
 
 
+def unmeasured(t: ThresholdResult) -> Msg:
+    """A threshold for which nothing was measured."""
+    return M("{name}: nothing was measured, so it is not judged.", name=name_of(t.metric))
+
+
 def missed(t: ThresholdResult) -> Msg:
     """A threshold that fails, and by how much."""
     unit = units.unit_of(t.metric)
     name = name_of(t.metric)
-    if t.value is None:
-        return M("{name}: nothing was measured, so the threshold fails.", name=name)
+    assert t.value is not None, "a limit without a value is not judged"
     beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
     beyond = beyond or (t.strict and t.value == t.bound)
     bound = units.exact(units.show(t.bound, unit))

@@ -36,7 +36,7 @@ def verdict_plot(result: Result) -> Plot:
     if result.search:
         # loads above the edge are meant to fail
         return Plot(None, [])
-    failing = [t for t in result.thresholds if not t.passed]
+    failing = [t for t in result.thresholds if t.failed]
     checks = [c for c in result.checks if not c.passed]
     if checks and not failing:
         return Plot(None, _unasked(result, checks[0]))
@@ -62,7 +62,7 @@ def _measured(result: Result) -> list[dict[str, Any]]:
 
 def _about(t: ThresholdResult, several: bool) -> Msg:
     code = Data(f"{t.leg} / {t.metric}" if several and t.leg else t.metric)
-    if t.passed:
+    if not t.failed:
         return M("Judged by {metric} {limit}", metric=code, limit=limit(t))
     return M("The first threshold that fails: {metric} {limit}", metric=code, limit=limit(t))
 

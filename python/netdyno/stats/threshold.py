@@ -35,7 +35,7 @@ def located(
 
 
 def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[TrialResult]) -> ThresholdResult:
-    """One threshold of a profile over the repetitions of its leg. What was not measured does not pass."""
+    """One threshold of a profile over the repetitions of its leg. Without a value it is not judged."""
     kind = "max" if threshold.get("max") is not None else "min"
     limit = bound(threshold[kind])
     strict = bool(threshold.get("strict", False))

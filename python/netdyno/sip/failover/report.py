@@ -88,10 +88,10 @@ def report(
     outage = longest(trial.series, group.name, gap, slowest)
     if served and outage and outage.length is None:
         reasons.append("service had not come back at the end")
-    reasons += _waits([one for one in result.thresholds if not one.passed], limit)
+    reasons += _waits([one for one in result.thresholds if one.failed], limit)
     if result.verdict == "fail" and not reasons:
         reasons += [check.what for check in result.checks if not check.passed]
-        reasons += [f"{one.metric} is {one.value}" for one in result.thresholds if not one.passed]
+        reasons += [f"{one.metric} is {one.value}" for one in result.thresholds if one.failed]
     seen = {one.address: one for one in group.addresses}
     by_server = [(str(one), seen.get(_place(one))) for one in servers]
     return Report(
