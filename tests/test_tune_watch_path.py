@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inconclusive import Verdict
@@ -82,6 +84,64 @@ def test_a_window_that_is_too_small_for_the_path_grows_in_the_running_transfer(
     steps = [json.loads(line) for line in done.out.splitlines()]
     assert {one["name"] for one in steps if one["action"] == "set"} == {f"{RMEM}.max"}
     assert str(sysctl.read(way.far, RMEM)).split()[2] == str(SMALL)
+
+
+def test_a_send_buffer_that_its_program_fixed_is_told_and_not_raised_for(lab: Lab) -> None:
+    """One connection whose program fixed it, and one whose buffer the kernel sizes, over the same path."""
+    way = Wan(lab, "--delay", "20ms")
+    sysctl.write(way.near, "net.ipv4.tcp_wmem", "4096 16384 8388608")
+    watch = lab.start("tune", "watch", "--where", way.near, "--json")
+    assert watch.stderr and "watching" in watch.stderr.readline()
+    ended = threading.Event()
+
+    def receive(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            while connection.recv(1 << 20):
+                pass
+
+    def send(port: int, size: int) -> None:
+        with namespace.connect(way.near, (FAR, port)) as connection, contextlib.suppress(OSError):
+            if size:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+            while not ended.is_set():
+                connection.sendall(bytes(1 << 16))
+                # one that the kernel sizes has not to grow for so little
+                time.sleep(0 if size else 0.05)
+
+    sizes = {7000: 16384, 7001: 0}
+    listeners = [
+        namespace.inside(way.far, lambda port=port: socket.create_server((FAR, port))) for port in sizes
+    ]
+    threads = [threading.Thread(target=receive, args=(one,)) for one in listeners]
+    threads += [threading.Thread(target=send, args=one) for one in sizes.items()]
+    for thread in threads:
+        thread.start()
+    said: list[dict[str, Any]] = []
+    try:
+        assert watch.stdout
+        for line in watch.stdout:
+            said.append(json.loads(line))
+            if said[-1]["action"] == "fixedbuffer":
+                break
+        # long enough for it to be said again, were it said more than once
+        time.sleep(5)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(30)
+        for one in listeners:
+            one.close()
+    watch.send_signal(signal.SIGINT)
+    done = lab.wait(watch)
+    assert done.code == 0, done.text
+    said += [json.loads(line) for line in done.out.splitlines()]
+    told = [one for one in said if one["action"] == "fixedbuffer"]
+    assert [(one["pid"], one["port"], one["option"], one["size"]) for one in told] == [
+        (os.getpid(), 7000, "SO_SNDBUF", 32768)
+    ]
+    assert "No kernel parameter enlarges it" in told[0]["why"]
+    assert "net.ipv4.tcp_wmem.max" not in {one["name"] for one in said if one["action"] == "set"}
 
 
 @pytest.mark.sampled(1)

@@ -30,7 +30,7 @@ from netdyno.system.journal import Journal
 PIDFD_GETFD = 438
 """The number of the system call, the same on all machines since Linux 5.6."""
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
-SO_BUF_LOCK, RECEIVING = 72, 2
+SO_BUF_LOCK, SENDING, RECEIVING = 72, 1, 2
 """Which buffers the kernel leaves as a program has set them (Linux 5.14)."""
 GONE = (errno.ESRCH, errno.EBADF)
 """What is said of a process, or of a descriptor, that is not there any more."""
@@ -119,6 +119,11 @@ def listed(options: str, where: str | None) -> str:
 def datagrams(where: str | None) -> str:
     """Sockets of datagrams as `ss` tells them, with what each dropped since it was opened."""
     return listed("-uanpmOH", where)
+
+
+def listeners(where: str | None) -> str:
+    """Listening sockets as `ss` tells them, with what each dropped since it was opened."""
+    return listed("-ltnpmOH", where)
 
 
 def full_queues(where: str | None) -> str:
@@ -252,9 +257,15 @@ def _set(copy: socket.socket, what: str, size: int) -> None:
     if what == "backlog":
         # to listen again only changes the length of the queue
         copy.listen(size)
-    else:
-        # the kernel doubles what it is given, for its own bookkeeping
-        copy.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size // 2)
+        return
+    locks = None
+    with contextlib.suppress(OSError):
+        locks = copy.getsockopt(socket.SOL_SOCKET, SO_BUF_LOCK)
+    # the kernel doubles what it is given, for its own bookkeeping
+    copy.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, size // 2)
+    if locks is not None:
+        # it is not the program that fixed it
+        copy.setsockopt(socket.SOL_SOCKET, SO_BUF_LOCK, locks)
 
 
 @contextmanager

@@ -12,11 +12,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from netdyno.lab.sockets import User, queues, split_lines, user
 from netdyno.tuning.gauges import Ends, Span
+from netdyno.tuning.socket_drops import SocketLine, dropped, parse, port_of
 
 _INTERFACE = re.compile(r"%[^]:]*")
-_DROPS = re.compile(r"skmem:\(.*?,d(\d+)\)")
 QUEUE, HALF_OPEN, DATAGRAMS = "TcpExtListenOverflows", "listen.refused", "udp.rcvbuf_errors"
 SENT_AGAIN = ("tcp.lossy.",)
 """Counters, or how they begin, of which it is the path that loses."""
@@ -49,52 +48,12 @@ class Sufferer:
     """Of several the largest is told."""
 
 
-@dataclass(frozen=True)
-class _Line:
-    state: str
-    waiting: int
-    longest: int
-    local: str
-    peer: str
-    process: str
-    pid: int
-    fd: int
-    drops: int
-
-    @property
-    def port(self) -> int:
-        return _port(self.local)
-
-    @property
-    def socket(self) -> tuple[int, int, str, str]:
-        """What tells it from others, as long as it is open."""
-        return self.pid, self.fd, self.local, self.peer
-
-
-def _port(address: str) -> int:
-    text = address.rpartition(":")[2]
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _lines(text: str) -> list[_Line]:
-    """Lines of `ss -O` with a state, whoever has the socket; those of nobody have process 0."""
-    found = []
-    for line in split_lines(text):
-        cells = line.split()
-        if (seen := queues(cells)) is None:
-            continue
-        by, drops = user(line) or User("", 0, 0), _DROPS.search(line)
-        lost = int(drops[1]) if drops else 0
-        found.append(_Line(cells[0], *seen, cells[3], cells[4], by.process, by.pid, by.fd, lost))
-    return found
-
-
-def _listeners(lines: Iterable[_Line]) -> dict[str, _Line]:
+def listeners_of(lines: Iterable[SocketLine]) -> dict[str, SocketLine]:
     """Those that processes have, by address and port; an interface's name behind a % is left out."""
     return {_INTERFACE.sub("", one.local): one for one in lines if one.state == "LISTEN" and one.pid}
 
 
-def _listener(listeners: Mapping[str, _Line], local: str) -> _Line | None:
+def _listener(listeners: Mapping[str, SocketLine], local: str) -> SocketLine | None:
     """Who listens on this end: on its address, else on all of them."""
     host, _, port = _INTERFACE.sub("", local).rpartition(":")
     every = ("[::]", "*") if host.startswith("[") else ("0.0.0.0", "*")
@@ -104,21 +63,21 @@ def _listener(listeners: Mapping[str, _Line], local: str) -> _Line | None:
 def of_queue(text: str) -> Sufferer | None:
     """The listener whose queue is fullest, of those that are at least half full: `ss -ltnpOH`."""
     found = []
-    for one in _lines(text):
+    for one in parse(text):
         if one.pid and one.longest and 2 * one.waiting >= one.longest:
             words = f"{one.waiting:,} of {one.longest:,} connections wait to be accepted"
-            found.append(Sufferer(_owner(one), words, one.waiting / one.longest))
+            found.append(Sufferer(owner_of(one), words, one.waiting / one.longest))
     return most(found)
 
 
 def of_half_open(text: str) -> Sufferer | None:
     """The listener with most connections that are half open: `ss -tanpOH`."""
-    lines = _lines(text)
-    listeners = _listeners(lines)
+    lines = parse(text)
+    listeners = listeners_of(lines)
     of: dict[Owner, int] = defaultdict(int)
     for line in lines:
         if line.state == "SYN-RECV" and (one := _listener(listeners, line.local)):
-            of[_owner(one)] += 1
+            of[owner_of(one)] += 1
     return most(Sufferer(owner, f"{count:,} connections are half open", count) for owner, count in of.items())
 
 
@@ -134,8 +93,8 @@ class Listener:
 
 def unaccepted(text: str) -> dict[Listener, set[str]]:
     """Peers of the connections that wait to be accepted, by listener: `ss -tanpOH`."""
-    lines = _lines(text)
-    listeners = _listeners(lines)
+    lines = parse(text)
+    listeners = listeners_of(lines)
     found: dict[Listener, set[str]] = defaultdict(set)
     for line in lines:
         if (
@@ -149,33 +108,31 @@ def unaccepted(text: str) -> dict[Listener, set[str]]:
 
 def of_datagrams(looks: tuple[str, str]) -> Sufferer | None:
     """The socket that dropped most from one look to the next: `ss -uanpmOH`, twice."""
-    before, after = (_lines(text) for text in looks)
-    had = {one.socket: one.drops for one in before}
-    found = []
-    for one in after:
-        # what is less than before is of another socket
-        lost = one.drops - (was if (was := had.get(one.socket, 0)) <= one.drops else 0)
-        if one.pid:
-            found.append(Sufferer(_owner(one), f"{lost:,} more datagrams dropped", lost))
-    return most(found)
+    return most(
+        Sufferer(owner_of(one), f"{lost:,} more datagrams dropped", lost)
+        for one, lost in dropped(*looks)
+        if one.pid
+    )
 
 
 def of_connections(text: str, spans: Mapping[Ends, Span], counter: str) -> Sufferer | None:
     """The owner whose connections were held back most in a window: `ss -tanpOH`, and that window."""
-    lines = [one for one in _lines(text) if one.pid]
-    listeners = _listeners(lines)
+    lines = [one for one in parse(text) if one.pid]
+    listeners = listeners_of(lines)
     open_ = {(one.local, one.peer): one for one in lines}
     of: dict[Owner, list[Span]] = defaultdict(list)
     for (local, peer), span in spans.items():
         # one that has ended since was of who listens on its port
         if one := open_.get((local, peer)) or _listener(listeners, local):
-            of[_owner(one, listeners)].append(span)
+            of[owner_of(one, listeners)].append(span)
     return most(Sufferer(owner, _words(mine), _weight(mine, counter)) for owner, mine in of.items())
 
 
-def _owner(one: _Line, listeners: Mapping[str, _Line] | None = None) -> Owner:
+def owner_of(one: SocketLine, listeners: Mapping[str, SocketLine] | None = None) -> Owner:
+    """Whose a socket is, and the port that it serves; with the listeners of the namespace also that of the
+    peer, where it is connected and does not serve."""
     serves = listeners is None or _listener(listeners, one.local) is not None
-    return Owner(one.process, one.pid, one.port if serves else _port(one.peer), serves)
+    return Owner(one.process, one.pid, one.port if serves else port_of(one.peer), serves)
 
 
 def _sum(spans: Iterable[Span], name: str) -> float:

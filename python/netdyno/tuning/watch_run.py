@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,13 +19,17 @@ from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import gauges, host_state, live_sockets, sufferers
 from netdyno.tuning.apply import apply
+from netdyno.tuning.fixed_buffers import FixedBuffer, FixedBuffers, held_back
 from netdyno.tuning.followers import FOLLOWERS, UDP_DROPS
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
-from netdyno.tuning.short_queues import ShortQueue, ShortQueues
+from netdyno.tuning.short_queues import ShortQueue, ShortQueues, UnknownListener
+from netdyno.tuning.socket_drops import dropped, parse
 from netdyno.tuning.stuck_listeners import StuckListeners
 from netdyno.tuning.watch import (
+    BINDING,
+    SEEN,
     STUCK,
     Action,
     Freeze,
@@ -42,7 +47,7 @@ from netdyno.tuning.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
-class Suffers:
+class AffectedProcess:
     """Who meets a limit, as sock_diag tells."""
 
     name: str
@@ -55,7 +60,7 @@ class Suffers:
     why: str
 
 
-Logged = Action | Suffers | ShortQueue
+Logged = Action | AffectedProcess | ShortQueue | UnknownListener | FixedBuffer
 Log = Callable[[Logged], None]
 
 WINDOW, TICK = 1.0, 0.1
@@ -73,6 +78,8 @@ CROWDED = 0.8
 
 
 RECEIVE, SEND, QUEUE = "net.ipv4.tcp_rmem.max", "net.ipv4.tcp_wmem.max", "net.core.somaxconn"
+BUFFERS = ("net.core.rmem_default", "net.core.rmem_max")
+"""What gives datagram sockets their receive buffers."""
 
 
 class NamespaceWatch:
@@ -140,7 +147,10 @@ class NamespaceWatch:
         """Listeners whose queue was seen full since."""
         self._fullest: sufferers.Sufferer | None = None
         """The fullest of them since it was told."""
-        self._short = ShortQueues()
+        self._short = ShortQueues(live_sockets.listeners(where))
+        self._fixed = FixedBuffers()
+        self._held: deque[bool] = deque(maxlen=SEEN)
+        """Whether fixed send buffers may have held connections back, window by window."""
         self._stuck = StuckListeners()
         self._datagrams = ("", live_sockets.datagrams(where))
         """Their sockets at the last two looks."""
@@ -298,8 +308,6 @@ class NamespaceWatch:
             rates.get(f"TcpExt{what}", 0.0) for what in ("ListenDrops", "ListenOverflows", "TCPReqQFullDrop")
         )
         rates[UDP_DROPS] = rates.get("UdpRcvbufErrors", 0.0) + rates.get("Udp6RcvbufErrors", 0.0)
-        if rates[UDP_DROPS]:
-            self._datagrams = self._datagrams[1], live_sockets.datagrams(self.where)
         rates["listen.refused"] = max(0.0, dropped - sum(others))
         values = {
             name: one.value
@@ -312,6 +320,7 @@ class NamespaceWatch:
             # they are those of connections that came later
             self._widen(int(self._first[RECEIVE]), int(values.get(RECEIVE, 0)))
         rates |= self._bound(rates, values)
+        self._tell_fixed(rates, values)
         rates |= self._probe()
         rates["ports.short"] = gauges.shortage(self._ports(rates.get("sockets.TCP.tw", 0.0)), rates)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
@@ -319,6 +328,10 @@ class NamespaceWatch:
     def _bound(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> dict[str, float]:
         """Sockets that are as large as a parameter let them be: asked for only when something drops."""
         found: dict[str, float] = {}
+        if overflows := rates.get(sufferers.QUEUE, 0.0):
+            exact = rates.get("TcpExtListenDrops", 0.0) <= overflows
+            lost = self._short.count(time.monotonic(), live_sockets.listeners(self.where), exact)
+            self._full.update((one.pid, one.fd) for one, _ in lost)
         stuck = self._accept_nothing(rates)
         found[STUCK] = float(len(stuck))
         for name, follower in FOLLOWERS.items():
@@ -339,10 +352,13 @@ class NamespaceWatch:
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):
                         self._resize(one, name, int(values[name]))
-        if rates.get("TcpExtListenOverflows"):
+        if overflows:
             self._queues_until = time.monotonic() + QUEUES
             self._tell_descriptors()
             self._tell_short(values)
+            if not stuck and not found.get(FOLLOWERS[QUEUE].gauge):
+                for unknown in self._short.unknown(time.monotonic(), overflows):
+                    self._log(unknown)
         self._full = set()
         return found
 
@@ -358,7 +374,9 @@ class NamespaceWatch:
         if rule.counter == sufferers.QUEUE:
             found = sufferers.most([full, found])
         if found:
-            self._log(Suffers(rule.tunable, **asdict(found.owner), why=f"{found.owner}: {found.what}"))
+            self._log(
+                AffectedProcess(rule.tunable, **asdict(found.owner), why=f"{found.owner}: {found.what}")
+            )
 
     def _accept_nothing(self, rates: Mapping[str, float]) -> set[tuple[int, int]]:
         """Listeners that accept nothing, looked for as long as connections were turned away lately; of one
@@ -390,11 +408,37 @@ class NamespaceWatch:
 
     def _tell_short(self, values: Mapping[str, Value]) -> None:
         """Say whose queue overflows that its own program keeps short."""
-        self._short.look(live_sockets.listed("-ltnpOH", self.where))
-        allowed = values.get(QUEUE) or sysctl.read(self.where, QUEUE) or 0
+        allowed = self._value(QUEUE, values) or 0
         cut = {*self._left.get(QUEUE, ()), int(self._first.get(QUEUE, 0))}
-        for one in self._short.tell(time.monotonic(), int(allowed), cut):
+        for one in self._short.tell(time.monotonic(), allowed, cut):
             self._log(one)
+
+    def _tell_fixed(self, rates: Mapping[str, float], values: Mapping[str, Value]) -> None:
+        """Say whose buffer is too small that its own program fixed: no parameter enlarges it."""
+        now = time.monotonic()
+        if rates.get(UDP_DROPS):
+            self._datagrams = self._datagrams[1], live_sockets.datagrams(self.where)
+            followed = set().union(*(self._cut.get(name, ()) for name in BUFFERS))
+            lost = [each for each in dropped(*self._datagrams) if each[0].socket[:2] not in followed]
+            sizes = {size for name in BUFFERS for size in self._left.get(name, ())}
+            for name in BUFFERS:
+                for size in (self._value(name, values), self._first.get(name)):
+                    sizes.add(int(size or 0) * FOLLOWERS[name].scale)
+            for one in self._fixed.datagrams(now, lost, sizes, self._value("net.core.rmem_max", values)):
+                self._log(one)
+        held = held_back(self._connections.spans, float(values.get(SEND, 0)))
+        self._held.append(bool(held))
+        if held and sum(self._held) >= BINDING:
+            lines = parse(live_sockets.listed("-tanpOH", self.where))
+            for one in self._fixed.connections(now, lines, held, self._value("net.core.wmem_max", values)):
+                self._log(one)
+
+    def _value(self, name: str, values: Mapping[str, Value]) -> int | None:
+        """What a parameter is, also of the whole machine, and where no rule sets it."""
+        if name in values:
+            return int(values[name])
+        text = sysctl.read(self.where, name) or sysctl.read(None, name)
+        return int(text) if text else None
 
     def _ports(self, waiting: float) -> float:
         """The share of local ports that wait after connections to one peer: asked for only when many do."""
@@ -455,8 +499,10 @@ ACTIONS: Mapping[type[Logged], str] = {
     Revert: "revert",
     Freeze: "freeze",
     Say: "say",
-    Suffers: "suffers",
+    AffectedProcess: "suffers",
     ShortQueue: "shortqueue",
+    UnknownListener: "unknownlistener",
+    FixedBuffer: "fixedbuffer",
 }
 """What each is called in JSON: names that scripts rely on."""
 

@@ -15,8 +15,9 @@ import pytest
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
+from netdyno.tuning.fixed_buffers import FixedBuffer
 from netdyno.tuning.registry import registry
-from netdyno.tuning.short_queues import ShortQueue
+from netdyno.tuning.short_queues import ShortQueue, UnknownListener
 from netdyno.tuning.watch import (
     Action,
     Freeze,
@@ -34,7 +35,7 @@ from netdyno.tuning.watch import (
     rules,
     without,
 )
-from netdyno.tuning.watch_run import ACTIONS, Logged, Suffers, descriptor_limit, descriptors, document
+from netdyno.tuning.watch_run import ACTIONS, AffectedProcess, Logged, descriptor_limit, descriptors, document
 
 NAME, COUNTER = "net.core.somaxconn", "TcpExtListenOverflows"
 RULE = Rule(tunable=NAME, counter=COUNTER, factor=2)
@@ -552,7 +553,7 @@ GOLDEN: list[tuple[Logged, dict[str, object]]] = [
     (Freeze(NAME, "theirs"), {"action": "freeze", "name": NAME, "why": "theirs"}),
     (Say("so", "queue"), {"action": "say", "why": "so", "rule": "queue"}),
     (
-        Suffers(NAME, "web", 7, 80, True, "full"),
+        AffectedProcess(NAME, "web", 7, 80, True, "full"),
         {
             "action": "suffers", "name": NAME, "process": "web", "pid": 7, "port": 80, "serves": True,
             "why": "full",
@@ -562,7 +563,18 @@ GOLDEN: list[tuple[Logged, dict[str, object]]] = [
         ShortQueue("web", 7, 80, 6, 5, "short"),
         {
             "action": "shortqueue", "process": "web", "pid": 7, "port": 80, "waiting": 6, "longest": 5,
-            "why": "short",
+            "why": "short", "dropped": 0,
+        },
+    ),
+    (
+        UnknownListener(("web (process 7), port 80, queue of 5",), "unknown"),
+        {"action": "unknownlistener", "listeners": ("web (process 7), port 80, queue of 5",), "why": "unknown"},
+    ),
+    (
+        FixedBuffer("dns", 7, 53, True, "SO_RCVBUF", 8000, "fixed"),
+        {
+            "action": "fixedbuffer", "process": "dns", "pid": 7, "port": 53, "serves": True, "option": "SO_RCVBUF",
+            "size": 8000, "why": "fixed",
         },
     ),
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -22,9 +21,8 @@ from netdyno.tuning import access, live_sockets
 from netdyno.tuning.watch import Revert, Rule, Sample, Set
 from netdyno.tuning.watch_run import Logged, NamespaceWatch
 
-from .. import spaces
-from ..command import start
 from ..conftest import root
+from .watching import actions, connected, connects
 
 NAME = "net.core.somaxconn"
 STALLED = """
@@ -57,68 +55,6 @@ while True:
     except BlockingIOError:
         pass
 """
-
-
-@pytest.fixture
-def space() -> Iterator[str]:
-    with spaces.made(f"ndt-watch-{os.getpid()}") as name:
-        subprocess.run(f"ip -n {name} link set lo up".split(), check=True)
-        yield name
-
-
-@pytest.fixture
-def served(space: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    children: list[subprocess.Popen[str]] = []
-
-    def begin(script: str, *words: str) -> subprocess.Popen[str]:
-        command = ["ip", "netns", "exec", space, sys.executable, "-c", script, *words]
-        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-        assert children[-1].stdout and children[-1].stdout.readline() == "ready\n"
-        return children[-1]
-
-    yield begin
-    for child in children:
-        child.kill()
-        child.communicate()
-
-
-@pytest.fixture
-def watched(space: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    children: list[subprocess.Popen[str]] = []
-
-    def begin(*options: str) -> subprocess.Popen[str]:
-        children.append(start("tune", "watch", "--where", space, "--json", *options))
-        assert children[-1].stderr and "watching" in children[-1].stderr.readline()
-        return children[-1]
-
-    yield begin
-    for child in children:
-        child.kill()
-        child.communicate()
-
-
-def connects(space: str, number: int, address: tuple[str, int] = ("127.0.0.1", 7000)) -> list[socket.socket]:
-    def work() -> list[socket.socket]:
-        made = []
-        for _ in range(number):
-            one = socket.socket()
-            one.setblocking(False)
-            one.connect_ex(address)
-            made.append(one)
-        return made
-
-    return namespace.inside(space, work)
-
-
-def connected(sockets: list[socket.socket]) -> int:
-    return sum(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) == b"\x01" for one in sockets)
-
-
-def actions(child: subprocess.Popen[str]) -> list[dict[str, object]]:
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=120)
-    assert child.returncode == 0, err
-    return [json.loads(line) for line in out.splitlines()]
 
 
 def backlogs(space: str) -> list[int]:
