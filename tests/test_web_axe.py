@@ -18,6 +18,7 @@ PAGES = {
     "/sip": "#sip-server",
     "/nat": ".none",
     "/tuning": "#in-force",
+    "/tuning?view=watches": "#in-force",
     "/tuning?view=params": "#params",
     "/graphs?preset=stream-64b": "#elements-0",
     "/chains": "h1",

@@ -205,8 +205,10 @@ TUNING = System(
     },
     checks="netdyno.tuning.doctor:checks",
     dashboard=(DashboardPage("tuning", "Tuning", "tuning.js"),),
-    looks={name: f"netdyno.tuning.dashboard:{name}" for name in ("params", "studies")},
-    answers={name: f"netdyno.tuning.dashboard:{name}" for name in ("preview", "apply", "undo", "restore")},
+    looks={name: f"netdyno.tuning.dashboard:{name}" for name in ("params", "studies", "watches")},
+    answers={
+        name: f"netdyno.tuning.dashboard:{name}" for name in ("preview", "apply", "undo", "restore", "stop")
+    },
     functions={
         "Comparison": "netdyno.tuning.results:Comparison",
         "Screening": "netdyno.tuning.results:Screening",

@@ -1,4 +1,4 @@
-"""Tuning on the dashboard: parameters here, studies, and their proven settings applied and undone."""
+"""Tuning on the dashboard: parameters here, studies and watches; what they found is applied and undone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from netdyno.cli.restore import replay
 from netdyno.errors import Error
 from netdyno.stats.winner import KINDS, Winner
 from netdyno.store import Store
-from netdyno.system import namespace, python
-from netdyno.tuning import host_state, owners, persist
+from netdyno.system import namespace, proc, python
+from netdyno.tuning import host_state, owners, persist, running_watch
 from netdyno.tuning import study_setting as chosen_by
+from netdyno.tuning.plan import Plan
 from netdyno.tuning.registry import registry
+from netdyno.tuning.running_watch import RunningWatch
 from netdyno.tuning.service import WrittenSetting
 from netdyno.tuning.verbs import apply as verb
 from netdyno.tuning.verbs.params import need_root, parameter_range
@@ -33,6 +36,8 @@ STUDIES = ("screen", "search", "compare", "learn", "reproduce")
 BEGIN = 30.0
 """Seconds within which a setting is in force."""
 APPLY = ("tune", "apply")
+OF_STUDY, OF_WATCH = ("run", "where", "global"), ("watch", "finding", "global")
+"""What names something to apply."""
 
 
 def params(asked: Mapping[str, str]) -> dict[str, Any]:
@@ -69,26 +74,53 @@ def studies(asked: Mapping[str, str]) -> dict[str, Any]:
     return {"studies": listed, "in_force": _in_force(), "kept": kept, "root": os.geteuid() == 0}
 
 
+def watches(asked: Mapping[str, str]) -> dict[str, Any]:
+    """Watches under way with what they found, latest first, and what is in force now."""
+    _known(asked)
+    listed = []
+    for one in running_watch.running() if os.geteuid() == 0 else ():
+        findings = [
+            asdict(finding) | {"command": finding.command(one.called or one.where)}
+            for finding in reversed(one.findings)
+        ]
+        listed.append(asdict(one) | {"findings": findings})
+    return {"watches": listed, "in_force": _in_force(), "root": os.geteuid() == 0}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a request is to apply, and where."""
+
+    setting: WrittenSetting
+    single: list[str]
+    where: str | None
+    words: list[str]
+    """Arguments of `netdyno tune apply` that name it."""
+    about: dict[str, Any]
+
+    def planned(self, everywhere: bool) -> Plan:
+        return verb.planned_for(self.setting, self.single, self.where, everywhere)
+
+
 def preview(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What applying a study's setting would change; nothing is changed."""
-    _known(body, "run", "where", "global")
-    won, _, _ = _winner(body)
-    planned = verb.planned_for(WrittenSetting(won.setting), [], _where(body), body.get("global") is True)
-    about = {"metric": won.metric, "pairs": won.pairs, "contradicted": won.contradicted}
-    return planned.document() | {"remarks": verb.remarks(planned)} | about
+    """What applying a study's setting, or a watch's finding, would change; nothing is changed."""
+    _known(body, *(OF_WATCH if "watch" in body else OF_STUDY))
+    chosen = _chosen(body)
+    planned = chosen.planned(body.get("global") is True)
+    return planned.document() | {"remarks": verb.remarks(planned)} | chosen.about
 
 
 def apply(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a study's proven setting by `netdyno tune apply`, in a process of its own that undoes it."""
-    _known(body, "run", "where", "global", "for")
+    """Apply it by `netdyno tune apply`, in a process of its own that undoes it."""
+    _known(body, *(OF_WATCH if "watch" in body else OF_STUDY), "for")
     need_root("setting kernel parameters")
     planned = preview({key: value for key, value in body.items() if key != "for"})
     if not planned["changes"]:
         raise Error("ND-104-07", "all of it is as the setting says already", fix="There is nothing to apply")
-    folder, where, length = _winner(body)[1], _where(body), str(body.get("for") or "")
-    words = [str(folder)]
-    if where:
-        words += ["--where", where]
+    chosen, length = _chosen(body), str(body.get("for") or "")
+    words = list(chosen.words)
+    if chosen.where:
+        words += ["--where", chosen.where]
     if body.get("global") is True:
         words.append("--global")
     if length:
@@ -109,7 +141,7 @@ def apply(body: Mapping[str, Any]) -> dict[str, Any]:
     said = log.read_text(errors="replace").splitlines() if log.is_file() else []
     what = next((line for line in reversed(said) if line.startswith("ND-")), " | ".join(said[-3:]))
     raise Error(
-        "ND-92-33", f"the setting is not in force: {what or 'no word of why'}", at=str(body["run"])[:80]
+        "ND-92-33", f"the setting is not in force: {what or 'no word of why'}", at=" ".join(chosen.words)[:80]
     )
 
 
@@ -129,6 +161,23 @@ def undo(body: Mapping[str, Any]) -> dict[str, Any]:
             raise Error("ND-92-31", f"process {pid} has not put everything back", fix="See `netdyno restore`")
         time.sleep(0.1)
     return {"undone": [one["parameter"] for one in held]}
+
+
+def stop(body: Mapping[str, Any]) -> dict[str, Any]:
+    """End a watch: it puts back what it has set."""
+    _known(body, "watch")
+    one = _watch(body)
+    start = proc.start_time(one.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(one.pid, signal.SIGINT)
+    until = time.monotonic() + BEGIN
+    while proc.alive(one.pid, start):
+        if time.monotonic() > until:
+            raise Error(
+                "ND-92-31", f"process {one.pid} has not put everything back", fix="See `netdyno restore`"
+            )
+        time.sleep(0.1)
+    return {"stopped": one.id}
 
 
 def restore(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +205,34 @@ def _is_apply(pid: int) -> bool:
     return any(tuple(words[at : at + 2]) == APPLY for at in range(len(words)))
 
 
-def _winner(body: Mapping[str, Any]) -> tuple[Winner, Path, str]:
+def _chosen(body: Mapping[str, Any]) -> _Asked:
+    if "watch" not in body:
+        won, folder = _winner(body)
+        about = {"metric": won.metric, "pairs": won.pairs, "contradicted": won.contradicted}
+        return _Asked(WrittenSetting(won.setting), [], _where(body), [str(folder)], about)
+    watch = _watch(body)
+    found = next((one for one in watch.findings if one.number == body.get("finding") and one.setting), None)
+    if found is None:
+        fix = "Choose one of the list that has a command"
+        raise Error("ND-104-28", "the watch has no such finding to apply", at=watch.id, fix=fix)
+    if found.held:
+        raise Error("ND-104-07", "the watch has set it itself", at=watch.id, fix="There is nothing to apply")
+    words = running_watch.arguments(found.setting)
+    about = {"metric": "", "pairs": 0, "contradicted": False}
+    return _Asked(WrittenSetting({}), words[1::2], watch.where, words, about)
+
+
+def _watch(body: Mapping[str, Any]) -> RunningWatch:
+    """A watch that runs, as it is named."""
+    need_root("looking at what a watch sees")
+    wanted = body.get("watch")
+    one = next((one for one in running_watch.running() if one.id == wanted), None)
+    if one is None:
+        raise Error("ND-104-28", "it does not run any more", at=str(wanted)[:80], fix="Choose another one")
+    return one
+
+
+def _winner(body: Mapping[str, Any]) -> tuple[Winner, Path]:
     """The proven setting of a study in the store."""
     run = str(body.get("run") or "")
     with Store() as store:
@@ -165,7 +241,7 @@ def _winner(body: Mapping[str, Any]) -> tuple[Winner, Path, str]:
     if row is None or study is None:
         fix = "Choose a search or a comparison of the list"
         raise Error("ND-104-25", "there is no such study with a setting to apply", at=run[:80], fix=fix)
-    return chosen_by.winner(study), Path(row.folder), str(study["name"])
+    return chosen_by.winner(study), Path(row.folder)
 
 
 def _where(body: Mapping[str, Any]) -> str | None:

@@ -194,6 +194,8 @@ class Say:
     why: str
     rule: str = ""
     """The one whose limit binds, of which it is told."""
+    setting: Mapping[str, Value] = field(default_factory=dict)
+    """What would lift the limit and is not set by the watch; empty where no parameter does."""
 
 
 Action = Set | Revert | Freeze | Say
@@ -338,7 +340,8 @@ class Watcher:
                 state.full = True
                 to = "" if value is None else f", {value} would be tried"
                 closed = self._closed[rule.tunable]
-                yield Say(f"{rule.describe(sample)}: {rule.tunable} = {now} binds{to}; {closed}", name)
+                why = f"{rule.describe(sample)}: {rule.tunable} = {now} binds{to}; {closed}"
+                yield Say(why, name, {} if value is None else {rule.tunable: value})
             return
         if value is None:
             if not state.full:

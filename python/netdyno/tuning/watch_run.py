@@ -400,11 +400,11 @@ class NamespaceWatch:
             most = descriptor_limit(pid)
             if most is not None and exhausted(pid):
                 self._told.add(pid)
-                command = f"netdyno tune apply --set process.{pid}.nofile={4 * most}{_at(self.where)}"
+                name, more = f"process.{pid}.nofile", 4 * most
+                command = f"netdyno tune apply --set {name}={more}{_at(self.where)}"
                 fix = f"raise its limit: LimitNOFILE= of its unit, or {command}"
-                self._log(
-                    Say(f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}")
-                )
+                what = f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}"
+                self._log(Say(what, setting={name: more}))
 
     def _tell_short(self, values: Mapping[str, Value]) -> None:
         """Say whose queue overflows that its own program keeps short."""

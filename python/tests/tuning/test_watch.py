@@ -551,7 +551,10 @@ GOLDEN: list[tuple[Logged, dict[str, object]]] = [
         {"action": "revert", "rule": "queue", "name": NAME, "value": 4, "why": "vain"},
     ),
     (Freeze(NAME, "theirs"), {"action": "freeze", "name": NAME, "why": "theirs"}),
-    (Say("so", "queue"), {"action": "say", "why": "so", "rule": "queue"}),
+    (
+        Say("so", "queue", {NAME: 8}),
+        {"action": "say", "why": "so", "rule": "queue", "setting": {NAME: 8}},
+    ),
     (
         AffectedProcess(NAME, "web", 7, 80, True, "full"),
         {

@@ -19,6 +19,8 @@ from netdyno.cli.execute import put_back
 from netdyno.errors import Error
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.system.interrupt import Interrupts
+from netdyno.system.journal import journal
+from netdyno.tuning import running_watch
 from netdyno.tuning import watch as core
 from netdyno.tuning.slo_probe import SloProbe
 from netdyno.tuning.verbs import own_service, place
@@ -107,6 +109,7 @@ def watch(
         put_back()
 
     def log(action: Logged) -> None:
+        shown.tell(action)
         if as_json:
             sys.stdout.write(json.dumps({"time": round(time.time(), 3), **document(action)}) + "\n")
             sys.stdout.flush()
@@ -115,11 +118,13 @@ def watch(
 
     probe: SloProbe | None = None
     with ExitStack() as stack, Interrupts().installed() as interrupts, interrupts.asking():
+        shown = stack.enter_context(running_watch.published(journal(), where, called, dry))
         kept = None
         if record:
             kept = stack.enter_context(files.output(record, shared=True, growing=True))
 
         def record_sample(sample: core.Sample) -> None:
+            shown.see(sample, watching.watcher.traffic)
             if kept and record:
                 with files.os_errors(record):
                     kept.write(json.dumps(recorded(sample)).encode() + b"\n")
@@ -141,8 +146,9 @@ def watch(
                 called=called,
             )
         try:
-            names = ", ".join(sorted({rule.tunable for rule in watching.rules.values()}))
-            console.note(f"watching {names}")
+            names = sorted({rule.tunable for rule in watching.rules.values()})
+            shown.begin(names, watching.left_out)
+            console.note(f"watching {', '.join(names)}")
             if watching.left_out:
                 console.note(f"skipped, not available here or need --global: {', '.join(watching.left_out)}")
             end = time.monotonic() + seconds(length) if length else float("inf")
