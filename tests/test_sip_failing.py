@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from failing import sip
-from lab import Lab, Wire, root
+from lab import Lab, Wire, root, sh
 from sip_lab import BEHIND, PATIENT, SERVER, dut, experiment, group, measured, options
 
 from netdyno.sip import profile
@@ -58,6 +58,22 @@ def test_each_fault_has_its_verdict(
     if script is sip.unavailable and preset == "call":
         # 503 makes a session attempt ineffective (RFC 6076 section 4.8)
         assert (phones.indices["ser"], phones.indices["isa"]) == (0.0, 1.0)
+
+
+def test_a_drop_on_the_way_and_a_port_that_is_not_open_are_told_apart(lab: Lab, cable: Wire) -> None:
+    """Datagrams that a firewall drops are not said to have been taken, by a server that never saw one."""
+    load = ("sip", "register", f"sip:{Wire.FAR}", "--rate", "20/s", "--duration", "1s", "--quiet")
+    refused = lab.run(*load, prefix=tuple(cable.at_near))
+    assert refused.code == 99 and "nothing listens there" in refused.text, refused.text
+    sh(
+        *cable.at_far,
+        "nft",
+        "table inet f { chain i { type filter hook input priority 0; udp dport 5060 drop; }; }",
+    )
+    dropped = lab.run(*load, prefix=tuple(cable.at_near))
+    assert dropped.code in (90, 99), dropped.text
+    assert "nothing shows that they arrived" in dropped.text and "firewalls" in dropped.text, dropped.text
+    assert "nothing listens" not in dropped.text
 
 
 def killed(

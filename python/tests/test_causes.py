@@ -53,6 +53,31 @@ def result(*errors: FailureCount) -> Result:
 
 
 @pytest.mark.parametrize(
+    ("target", "answered", "known"),
+    [
+        ("sip://h", False, "nothing shows that they arrived"),
+        ("udp://h:1", False, "nothing shows that they arrived"),
+        ("ping://h", False, "firewalls that drop ICMP"),
+        ("sip+tcp://h", False, "server behind the port"),
+        ("sip://h", True, "were lost, or the server dropped them"),
+        ("http://h", True, "see the server's log, or load it less"),
+        ("", False, "no answer came"),
+    ],
+)
+def test_of_silence_only_what_is_known_is_said(target: str, answered: bool, known: str) -> None:
+    errors = [FailureCount(kind="unanswered", count=5)]
+    (said,) = causes.lines("phones", target, errors, "10:00:00 UTC" if answered else "")
+    assert known in said
+    assert "took them" not in said
+
+
+def test_silence_of_a_port_and_a_port_that_nobody_listens_on_are_told_apart() -> None:
+    errors = [FailureCount(kind=kind, count=5) for kind in ("unanswered", "refused")]
+    silent, refused = causes.lines("phones", "sip://h", errors)
+    assert "nothing listens" in refused and "nothing listens" not in silent
+
+
+@pytest.mark.parametrize(
     ("kind", "cause", "words"),
     [
         ("rejected", "401", "credentials"),

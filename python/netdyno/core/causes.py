@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from netdyno import escape
+from netdyno.core import models
 from netdyno.core.wire import Counts, FailureCount
 
 SHOWN = 6
@@ -139,7 +141,7 @@ ADVICE: Sequence[tuple[str, str, str]] = (
 """By cause, the first that fits; a kind of `""` is any."""
 
 KINDS: Mapping[str, str] = {
-    "unanswered": "the other side took them and did not answer: check that the server behind it works",
+    "unanswered": "no answer came: check address, port and firewall, and that the server works",
     "refused": "nothing listens there: check host and port, and that the server runs",
     "unreachable": "no route to host: check the address, the network and the firewall",
     "timeout": "no answer came in time: check that the server runs and nothing is dropped, or load it less",
@@ -153,11 +155,34 @@ KINDS: Mapping[str, str] = {
 """Where nothing more is known than the kind."""
 
 
-def advice(kind: str, cause: str = "") -> str:
-    """What to do about failures of a kind, by their cause if it is known."""
+_NOTHING_KNOWN = "no answer to any of them, and nothing shows that they arrived: check "
+SILENCE: Mapping[tuple[str, bool], str] = {
+    ("datagram", False):
+        f"{_NOTHING_KNOWN}the address (ping), the port, firewalls on the way, and that the server runs",
+    ("datagram", True):
+        "others were answered: these or their answers were lost, or the server dropped them: see its log and "
+        "drops on the way, or load it less",
+    ("icmp", False): f"{_NOTHING_KNOWN}the address, the route, and firewalls that drop ICMP",
+    ("icmp", True): "others were answered: these or their answers were lost, or a limit of ICMP dropped them",
+    ("stream", False):
+        "no answer on any connection: check that the server behind the port works, and see its log",
+    ("stream", True): "others were answered: see the server's log, or load it less",
+}  # fmt: skip
+"""Advice on requests without an answer, by what carries them and whether any was answered."""
+
+
+def advice(kind: str, cause: str = "", target: str = "", *, answered: bool = False) -> str:
+    """What to do about failures of a kind, by their cause if it is known.
+
+    `target` and whether any request was `answered` tell what is known where no answer came.
+    """
     for of, pattern, what in ADVICE:
         if cause and of in ("", kind) and re.fullmatch(pattern, cause):
             return what
+    scheme, colon, _ = target.partition("://")
+    if kind == "unanswered" and colon:
+        carrier = next((one.carrier for one in models.schemes() if one.name == scheme.lower()), "")
+        return SILENCE.get((carrier, answered), KINDS[kind])
     return KINDS.get(kind, "see the report")
 
 
@@ -198,17 +223,18 @@ def lines(name: str, target: str, errors: Sequence[FailureCount], until: str = "
     `until`: when it answered for the last time, if it ever did.
     """
     said = []
+    to_do = partial(advice, target=target, answered=bool(until))
     for error in errors:
         causes = of_error(error)
         head = f"{name}: {error.count:,} × {error.kind} at {target}" + (f": {causes}" if causes else "")
         by: dict[str, list[str]] = {}
         for cause in error.causes[:SHOWN]:
             if cause.count:
-                by.setdefault(advice(error.kind, cause.cause), []).append(cause.cause)
+                by.setdefault(to_do(error.kind, cause.cause), []).append(cause.cause)
         if error.kind == "refused" and until:
             said.append(f"{head}; it answered until {until}, then refused connections: see its log")
         elif len(by) <= 1:
-            said.append(f"{head}; {next(iter(by), advice(error.kind))}")
+            said.append(f"{head}; {next(iter(by), to_do(error.kind))}")
         else:
             said.append(head)
             said += [f"  {escape.visible(', '.join(of))}: {what}" for what, of in by.items()]

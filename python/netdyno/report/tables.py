@@ -281,6 +281,7 @@ def errors(rep: Repetition) -> Table:
         for e in sorted(g.errors, key=lambda e: -e.count):
             # results of older versions count the whole run
             sent = (g.total if e.total is None else g.measured).messages_sent
+            answered = g.total.messages_delivered > 0
             for cause in [*e.causes, *_of_no_cause(e)]:
                 share = cause.count / sent if sent else None
                 total = cause.count if cause.total is None else cause.total
@@ -292,7 +293,7 @@ def errors(rep: Repetition) -> Table:
                     number(units.count(total), total),
                     number(units.percent(share), share),
                     Cell(Data(cause.example or ""), mark="code"),
-                    data(causes.advice(e.kind, cause.cause)),
+                    data(causes.advice(e.kind, cause.cause, g.target, answered=answered)),
                 )
     return table
 

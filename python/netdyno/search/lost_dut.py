@@ -198,7 +198,7 @@ def error(
     advice = ""
     if worst is not None:
         first = next((one.cause for one in worst.causes if one.count), "")
-        advice = causes.advice(worst.kind, first)
+        advice = causes.advice(worst.kind, first, target, answered=passed)
         advice = f"{advice[:1].upper()}{advice[1:]}"
     if verdict == NEVER:
         what = f"{who}: nothing was delivered at any load, down to {words.load(ask.load, unit)}: {how}"
