@@ -5,6 +5,9 @@ that concurrent runs never touch each other's. A file whose owner is dead (pid, 
 match a living process) is replayed backwards by the next start or by `netdyno restore`. Undoing is
 idempotent: an entry says what *may* have been changed. An entry that is `kept` is a change made to last, as a
 NIC's driver is; only `netdyno restore` undoes those. The ways to undo are in `undo.py`.
+
+Journals are kept in the state folder, which the user chooses; the kernel is the machine's. So each journal
+has a link in one place of the machine, by which processes with other state folders see what it has changed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import os
 import stat
 import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -200,6 +204,7 @@ class Journal:
             # appears whole, so that a restore never sees a journal without its owner
             fresh.rename(path)
             _sync_folder(self.folder)
+            _announce(path)
         except (OSError, Error):
             os.close(file)
             fresh.unlink(missing_ok=True)
@@ -209,6 +214,8 @@ class Journal:
     def _remove(self) -> None:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError, Error):
+                _link(self._path).unlink()
             self._path = None
         if self._file is not None:
             os.close(self._file)
@@ -297,19 +304,61 @@ def _opened(path: Path) -> IO[bytes]:
 def _clear(folder: Path) -> None:
     """Take away journals that a process was killed over before it had begun: they say nothing."""
     for path in folder.glob("*.new"):
-        pid, born, *_ = [*path.stem.split("-"), ""]
-        if not (pid.isdecimal() and born.isdecimal() and proc.alive(int(pid), int(born))):
+        if not proc.alive(*_process(path)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
-def open_changes(path: Path) -> tuple[int | None, list[dict[str, Any]]]:
-    """Whose journal it is, if that one lives, and what it has changed and not put back yet."""
+def elsewhere(folder: Path) -> Iterator[Path]:
+    """Journals in the other state folders of this machine."""
+    with contextlib.suppress(OSError, Error):
+        for link in sorted(_links().iterdir()):
+            path = Path(link.readlink())
+            if path.exists():
+                if path.parent.resolve() != folder.resolve():
+                    yield path
+            elif not proc.alive(*_process(path)):
+                link.unlink(missing_ok=True)
+
+
+def _announce(path: Path) -> None:
+    """Make the link to a journal, if it can be made."""
+    with contextlib.suppress(OSError, Error):
+        link = _link(path)
+        try:
+            link.symlink_to(path.absolute())
+        except FileNotFoundError:
+            files.own_folder(paths.runtime())
+            files.own_folder(link.parent)
+            link.symlink_to(path.absolute())
+
+
+def _links() -> Path:
+    """Where links to all journals are: gone with a boot, as the changes are."""
+    return files.trusted_folder(paths.runtime() / "journals")
+
+
+def _link(path: Path) -> Path:
+    """The link to a journal: in two folders there may be two of a name."""
+    return _links() / f"{path.stem}-{zlib.crc32(str(path.parent.absolute()).encode()):08x}"
+
+
+def _process(path: Path) -> tuple[int, int]:
+    """Whose journal it is, by its name."""
+    pid, born, *_ = [*path.stem.split("-"), ""]
+    return (int(pid), int(born)) if pid.isdecimal() and born.isdecimal() else (0, 0)
+
+
+def open_changes(path: Path, *, this_boot: bool = False) -> tuple[int | None, list[dict[str, Any]]]:
+    """Whose journal it is, if that one lives, and what it has changed and not put back yet; `this_boot`:
+    since the machine started."""
     try:
         with _opened(path) as file:
             text = journal_text.read(file.read())
             lives = _lives(text, path, file)
     except (FileNotFoundError, PermissionError):
+        return None, []
+    if this_boot and not text.same_boot:
         return None, []
     if not lives:
         return None, text.left

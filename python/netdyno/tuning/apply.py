@@ -181,8 +181,8 @@ def _os_errors(step: Step) -> Iterator[None]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Two of us do not look and write at the same time."""
-    path = files.make_folder(paths.state(), private=True) / "tuning.lock"
+    """Two of us do not look and write at the same time, whatever their state folders are."""
+    path = files.own_folder(paths.runtime()) / "tuning.lock"
     with files.os_errors(path):
         handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -98,6 +98,11 @@ def scope(tunable: Tunable) -> Scope:
     return Scope.NAMESPACE if tunable.access.path in of_namespaces else Scope.GLOBAL
 
 
+def is_of_namespace(path: str) -> bool:
+    """Whether each namespace of this kernel has a value of its own; not known without the rights to look."""
+    return path in (_of_namespaces() or ())
+
+
 @cache
 def _of_namespaces() -> frozenset[str] | None:
     """Kernel parameters that a namespace has of its own; None without the rights to make one and look."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from typing import Any
 
 from netdyno.errors import Error
 from netdyno.system import journal, namespace, proc
+from netdyno.tuning import host_state
 from netdyno.tuning.access import files
 from netdyno.tuning.plan import Plan, Step
 
@@ -18,6 +20,8 @@ ROOT = Path("/")
 FOLDERS = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
 """Where files are read from at boot; of two with one name that in the folder named first (sysctl.d(5))."""
 KINDS = ("tunable", "tunable_kept")
+STATE = "state"
+"""Of an entry in another state folder than ours: which."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +42,40 @@ def refuse(plan: Plan, folder: Path, root: Path = ROOT) -> None:
     if plan.machine and (profile := tuned(root)):
         fix = "Stop it first: systemctl stop tuned, or tuned-adm off"
         raise Error("ND-92-40", f"TuneD is active with the profile {profile}", at="this machine", fix=fix)
-    held = [(pid, entry) for pid, entry in changes_in_force(folder) if pid != os.getpid()]
+    held = [(pid, entry) for pid, entry in changes(folder) if pid != os.getpid() and _holds(pid, entry)]
     for step in plan.steps if held else ():
         wanted = place(step)
         for pid, entry in held:
             if same(wanted, entry):
-                raise _in_use(" ".join(filter(None, wanted["target"][1:])), pid, entry.get("where"))
+                raise _in_use(" ".join(filter(None, wanted["target"][1:])), pid, entry)
 
 
 def refuse_file(path: Path, folder: Path) -> None:
     """Raise where another process of ours has changed this file and not put it back yet."""
-    for pid, entry in changes_in_force(folder, ("sysctl",)):
-        if pid != os.getpid() and entry.get("path") == str(path):
-            raise _in_use(str(path), pid)
+    for pid, entry in changes(folder, ("sysctl",)):
+        if pid != os.getpid() and _holds(pid, entry) and entry.get("path") == str(path):
+            raise _in_use(str(path), pid, entry)
 
 
-def _in_use(what: str, pid: int, place: str | None = None) -> Error:
+def _holds(pid: int | None, entry: Mapping[str, Any]) -> bool:
+    """Whether it will be put back by another: by a living process, or by a restore in another state folder,
+    which nothing here does. What is kept stays."""
+    return pid is not None or (STATE in entry and not entry.get("kept"))
+
+
+def _in_use(what: str, pid: int | None, entry: Mapping[str, Any]) -> Error:
+    state, at = entry.get(STATE), entry.get("where") or "this machine"
+    by = "a killed netdyno" if pid is None else f"netdyno process {pid}"
+    by += f", whose state folder is {state}" if state else ""
     fix = "Let it end, or end it with Ctrl-C: it puts back what was"
-    return Error("ND-92-40", f"{what} is set by netdyno process {pid}", at=place or "this machine", fix=fix)
+    if pid is None:
+        fix = f"Put it back first: {restore_command(state)}"
+    return Error("ND-92-40", f"{what} is set by {by}", at=at, fix=fix)
+
+
+def restore_command(state: str | None) -> str:
+    """What puts back what a killed process left, in another state folder if it is there."""
+    return f"NETDYNO_STATE={shlex.quote(state)} netdyno restore" if state else "netdyno restore"
 
 
 def free(entry: Mapping[str, Any], folder: Path) -> bool:
@@ -73,9 +93,18 @@ def place(step: Step) -> dict[str, Any]:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether both are about one parameter; a namespace may have several names."""
-    there = one.get("where") == other.get("where") or one.get("id") == other.get("id") is not None
-    return there and list(one["target"]) == list(other["target"])
+    """Whether both are about one parameter; a namespace may have several names, and a name several namespaces
+    one after the other."""
+    if list(one["target"]) != list(other["target"]):
+        return False
+    kind, path, _ = one["target"]
+    alike = one.get("where") == other.get("where")
+    # the number of a namespace is of a boot
+    now = all(entry.get("boot", proc.boot_id()) == proc.boot_id() for entry in (one, other))
+    if now and None not in (one.get("id"), other.get("id")):
+        whole = one.get("where") is None and kind == "sysctl" and not host_state.is_of_namespace(path)
+        return one["id"] == other["id"] or (alike and whole)
+    return alike
 
 
 def tuned(root: Path = ROOT) -> str:
@@ -94,10 +123,15 @@ def changes_in_force(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tup
 
 
 def changes(folder: Path, kinds: Iterable[str] = KINDS) -> Iterator[tuple[int | None, dict[str, Any]]]:
-    """All that was set by us and not put back: with the process that will, or None where none lives."""
+    """All that was set by us and not put back: with the process that will, or None where none lives. Entries
+    of other state folders of this machine say which."""
     for path in sorted(folder.glob("*.jsonl")):
         owner, left = journal.open_changes(path)
         yield from ((owner, entry) for entry in left if entry["kind"] in kinds)
+    for path in journal.elsewhere(folder):
+        owner, left = journal.open_changes(path, this_boot=True)
+        about = {STATE: str(path.parent.parent)}
+        yield from ((owner, entry | about) for entry in left if entry["kind"] in kinds)
 
 
 def drift(parameters: Iterable[str], root: Path = ROOT) -> list[Drift]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from netdyno import files, paths
 from netdyno.errors import Error
@@ -60,27 +61,33 @@ def check(plan: Plan) -> None:
         fix = f"{instead}, or apply it without --keep"
         raise Error("ND-104-07", what, at=step.changes[0].name, fix=fix)
     for step in plan.steps:
-        if _is_kept(step):
+        if entry := _kept_entry(step):
             at = ", ".join(sorted(change.name for change in step.changes))
-            fix = "Take what is kept back first: netdyno tune restore"
+            command = owners.restore_command(entry.get(owners.STATE)).replace("netdyno ", "netdyno tune ")
+            fix = f"Take what is kept back first: {command}"
             raise Error("ND-104-07", "another value is kept already", at=at, fix=fix)
 
 
-def _is_kept(step: Step) -> bool:
+def _kept_entry(step: Step) -> dict[str, Any] | None:
+    """What the journal says of it, where it is kept already."""
     names = {change.name for change in step.changes}
     held = (entry for _, entry in owners.changes(paths.state() / "journal", ("tunable_kept",)))
     # a line of sysctl.d has all numbers of a parameter
-    return any(
-        owners.same(owners.place(step), one)
-        and (step.target.kind == "sysctl" or bool(names & {*one["names"].values()}))
-        for one in held
+    return next(
+        (
+            one
+            for one in held
+            if owners.same(owners.place(step), one)
+            and (step.target.kind == "sysctl" or names & {*one["names"].values()})
+        ),
+        None,
     )
 
 
 def _without_kept(plan: Plan) -> Plan:
     """The plan without what has its value because it is kept already, or is in a line that is written."""
     lines = {step.target for step in plan.steps if step.target.kind == "sysctl"}
-    return replace(plan, held=tuple(s for s in plan.held if s.target not in lines and not _is_kept(s)))
+    return replace(plan, held=tuple(s for s in plan.held if s.target not in lines and not _kept_entry(s)))
 
 
 def in_other_namespace() -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from netdyno.cli import app
+from netdyno.system import journal as journal_module
 from netdyno.system import sysctl
 from netdyno.system.journal import journal
 from netdyno.tuning.apply import apply
@@ -37,6 +38,8 @@ def test_it_shows_what_is_set_and_what_became_of_it(
     space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    # what other tests hold meanwhile, each in a state folder of its own, is not looked at
+    monkeypatch.setattr(journal_module, "elsewhere", lambda folder: iter(()))
     assert app.call(["tune", "status"]) == 0
     assert "nothing is applied" in capsys.readouterr().out
     written = {"net.core.somaxconn": 5000, "net.ipv4.tcp_rmem": "4096 131072 9999999"}

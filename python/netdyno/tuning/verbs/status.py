@@ -28,6 +28,8 @@ class AppliedValue:
     process: int | None
     """Which puts it back; none of a value that is kept, or whose process was killed."""
     kept: bool
+    state_folder: str | None = None
+    """Where the journal is that has it, if not in ours."""
 
     @property
     def state(self) -> str:
@@ -38,7 +40,8 @@ class AppliedValue:
             return "changed since by another program"
         if self.process is not None:
             return f"held by process {self.process}"
-        return "kept" if self.kept else "left by a killed process: netdyno restore puts it back"
+        command = owners.restore_command(self.state_folder)
+        return "kept" if self.kept else f"left by a killed process: {command} puts it back"
 
 
 def status(as_json: Json = False) -> None:
@@ -70,6 +73,9 @@ def applied_values() -> Iterator[AppliedValue]:
     """By what is in the journal, with what the kernel says now."""
     for owner, entry in owners.changes(paths.state() / "journal"):
         saved, made, now = entry["saved"], entry.get("made") or {}, _now(entry)
+        if not now and owners.STATE in entry:
+            # it is nobody's here to clear away
+            continue
         kept = bool(entry.get("kept"))
         # what else was saved is for putting it back
         for key, name in entry.get("names", {}).items():
@@ -81,6 +87,7 @@ def applied_values() -> Iterator[AppliedValue]:
                 now.get(key),
                 None if kept else owner,
                 kept,
+                entry.get(owners.STATE),
             )
 
 
