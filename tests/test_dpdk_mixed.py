@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
 from typing import Any
 
 import pytest
-from lab import NETDYNO, Done, Lab, Wire, root, sh, until
+from lab import Done, Lab, Wire, root, until
+from served import Served, fill_checksums
 from test_dpdk_connections import broker, published, web
 from test_dpdk_datagrams import echoes
 
@@ -36,27 +34,6 @@ def mixed(lab: Lab, cable: Wire, **targets: str) -> dict[str, Any]:
     return totals
 
 
-class Served:
-    """A server of ours at the far end: on an address of the kernel's, or on a port."""
-
-    def __init__(self, lab: Lab, cable: Wire, protocol: str, listen: str, *words: str) -> None:
-        self._out = lab.base / f"{protocol}.json"
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *cable.at_far, NETDYNO, "serve", protocol, "--listen", listen, *words, "--json",
-                stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        until(lambda: f"on {listen}" in self._out.read_text(), 60, "it does not listen")
-
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self._out.read_text()
-        text = self._out.read_text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
-
-
 def messages(counters: dict[str, int]) -> int:
     return sum(count for name, count in counters.items() if name.startswith("messages_received_qos"))
 
@@ -64,15 +41,14 @@ def messages(counters: dict[str, int]) -> int:
 @pytest.fixture
 def ends(cable: Wire) -> Wire:
     """A cable whose kernels fill checksums in."""
-    for space, name in ((cable.at_near, "w0"), (cable.at_far, "w1")):
-        sh(*space, "ethtool", "-K", name, "tx", "off")
+    fill_checksums(cable)
     return cable
 
 
 def test_mosquitto_nginx_and_the_kernel_count_what_we_count(lab: Lab, ends: Wire) -> None:
     web(lab, ends)
     broker(lab, ends)
-    reflector = Served(lab, ends, "stream", f"{Wire.FAR}:7")
+    reflector = Served(lab, ends.at_far, "stream", f"{Wire.FAR}:7")
     begun = published(ends), echoes(ends)["IcmpInEchos"]
     urls = {"broker": f"mqtt://{Wire.FAR}", "web": f"http://{Wire.FAR}", "host": f"ping://{Wire.FAR}"}
     totals = mixed(lab, ends, **urls, reflector=f"udp://{Wire.FAR}:7")
@@ -86,7 +62,7 @@ def test_mosquitto_nginx_and_the_kernel_count_what_we_count(lab: Lab, ends: Wire
 def test_our_servers_on_the_other_port_count_what_we_count(lab: Lab, ends: Wire) -> None:
     at = ("--port", "af_packet:w1", "--prefix", "24")
     servers = {
-        protocol: Served(lab, ends, protocol, f"10.91.0.{number}:{port}", *at)
+        protocol: Served(lab, ends.at_far, protocol, f"10.91.0.{number}:{port}", *at)
         for number, protocol, port in ((10, "mqtt", 1883), (11, "http", 80), (12, "stream", 7))
     }
     urls = {"broker": "mqtt://10.91.0.10", "web": "http://10.91.0.11", "host": "ping://10.91.0.11"}

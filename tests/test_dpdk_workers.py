@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import NETDYNO, Lab, Wire, group, profile, root, sh, until
+from lab import Lab, Wire, group, profile, root, sh
+from served import OWN, PEER, Served
 
 pytestmark = root
 
-SERVER, CLIENT = "10.91.0.9", "10.91.0.8"
-"""Addresses of the ports, which no kernel has."""
 WEB = {"http": {"interval": "20ms"}}
 COAP = {"coap": {"interval": "20ms"}}
 PING = {"ping": {"interval": "20ms"}}
@@ -62,34 +58,15 @@ KINDS = {
 }
 
 
-class Served:
+def serve(lab: Lab, ends: Ends, protocol: str, *, wait: bool = True) -> Served:
     """A server of two workers on a port."""
-
-    def __init__(self, lab: Lab, ends: Ends, protocol: str, workers: int = 2) -> None:
-        self._out = lab.base / f"served-{protocol}.json"
-        port = {"http": 80, "coap": 5683}[protocol]
-        self.listens = f"on {SERVER}:{port}"
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *ends.at_server, NETDYNO, "serve", protocol, "--listen", f"{SERVER}:{port}",
-                "--port", ends.server, "--prefix", "24", "--workers", str(workers), "--json",
-                stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-
-    def text(self) -> str:
-        return self._out.read_text()
-
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self.text()
-        text = self.text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
+    port = {"http": 80, "coap": 5683}[protocol]
+    words = ("--port", ends.server, "--prefix", "24", "--workers", "2")
+    return Served(lab, ends.at_server, protocol, f"{OWN}:{port}", *words, wait=wait)
 
 
 def transport(device: str) -> dict[str, Any]:
-    port = {"name": "a", "device": device, "ip": f"{CLIENT}/24", "mac": "02:00:00:00:91:08", "queues": 2}
+    port = {"name": "a", "device": device, "ip": f"{PEER}/24", "mac": "02:00:00:00:91:08", "queues": 2}
     return {"dpdk": {"ports": [port]}}
 
 
@@ -100,11 +77,10 @@ def test_both_sides_count_the_same(
     lab: Lab, request: pytest.FixtureRequest, kind: str, protocol: str
 ) -> None:
     ends = KINDS[kind](lab.base, request)
-    served = Served(lab, ends, protocol)
-    if kind == "af_packet":
-        until(lambda: served.listens in served.text(), 60, "it does not listen")
-    load = group("load", f"{protocol}://{SERVER}/100", WEB if protocol == "http" else COAP, devices=31)
-    echo = group("echo", f"ping://{SERVER}", PING, devices=5)
+    # a memif or vhost port has its link once the other side has come
+    served = serve(lab, ends, protocol, wait=kind == "af_packet")
+    load = group("load", f"{protocol}://{OWN}/100", WEB if protocol == "http" else COAP, devices=31)
+    echo = group("echo", f"ping://{OWN}", PING, devices=5)
     document = profile(load, echo, transport=transport(ends.client))
     done = lab.run("run", lab.write("p.json", document), prefix=ends.at_client)
     assert done.folder is not None, done.text + served.text()
@@ -125,12 +101,11 @@ def test_both_sides_count_the_same(
 def test_a_server_of_two_workers_on_a_tap_answers_the_kernel(lab: Lab, cable: Wire) -> None:
     """The kernel sends by the queue that a flow last came from; the first packet of one comes by any."""
     ends = Ends("", "tap:ndwtap", at_server=cable.at_near)
-    served = Served(lab, ends, "http")
-    until(lambda: served.listens in served.text(), 60, "it does not listen")
+    served = serve(lab, ends, "http")
     # the cable has the network, too: it is reached over the tap alone
     sh("ip", "-n", cable.near, "addr", "flush", "dev", "w0")
     sh("ip", "-n", cable.near, "addr", "add", "10.91.0.1/24", "dev", "ndwtap")
-    load = group("load", f"http://{SERVER}/100", WEB, devices=31)
+    load = group("load", f"http://{OWN}/100", WEB, devices=31)
     done = lab.run("run", lab.write("p.json", profile(load)), prefix=cable.at_near)
     assert done.folder is not None, done.text + served.text()
     total = done.trial.groups[0].total
@@ -146,14 +121,14 @@ def test_a_server_of_two_workers_on_a_tap_answers_the_kernel(lab: Lab, cable: Wi
 def test_a_port_with_fewer_queues_than_workers_is_told(
     lab: Lab, cable: Wire, device: str, words: str
 ) -> None:
-    load = group("load", f"http://{SERVER}", WEB, devices=2)
+    load = group("load", f"http://{OWN}", WEB, devices=2)
     done = lab.run(
         "run", lab.write("p.json", profile(load, transport=transport(device))), prefix=cable.at_near
     )
     assert done.code != 0
     assert "ND-92-12" in done.text and words in done.text, done.text
     done = lab.run(
-        "serve", "http", "--listen", f"{SERVER}:80", "--port", device, "--workers", "2", prefix=cable.at_near
+        "serve", "http", "--listen", f"{OWN}:80", "--port", device, "--workers", "2", prefix=cable.at_near
     )  # fmt: skip
     assert done.code != 0
     assert words in done.text

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import subprocess
 from typing import Any
 
 import pytest
-from lab import NETDYNO, Lab, Wire, experiment, group, profile, root, sh, until
+from lab import Lab, Wire, experiment, group, profile, root, sh, until
+from served import Served
 
 pytestmark = root
 
 FAR = Wire.FAR
 
 
-class Served:
+def serve(lab: Lab, cable: Wire, protocol: str, *words: str) -> Served:
     """A server at the far end of a cable."""
-
-    def __init__(self, lab: Lab, cable: Wire, *words: str) -> None:
-        self._out = lab.base / "served.json"
-        port = {"http": "80", "mqtt": "1883"}[words[0]]
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *cable.at_far, NETDYNO, "serve", *words, "--listen", f"{FAR}:{port}", "--json",
-                stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        until(lambda: f":{port} " in sh(*cable.at_far, "ss", "-Hltn"), 60, "it does not listen")
-
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self._out.read_text()
-        text = self._out.read_text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
+    port = {"http": 80, "mqtt": 1883}[protocol]
+    return Served(lab, cable.at_far, protocol, f"{FAR}:{port}", *words)
 
 
 def curl(cable: Wire, *words: str) -> str:
@@ -45,7 +27,7 @@ def curl(cable: Wire, *words: str) -> str:
 
 
 def test_curl_and_wrk_get_what_they_ask_for(lab: Lab, cable: Wire) -> None:
-    served = Served(lab, cable, "http", "--workers", "2")
+    served = serve(lab, cable, "http", "--workers", "2")
     url = f"http://{FAR}"
     body = lab.base / "body"
     body.write_bytes(bytes(100_000))
@@ -71,7 +53,7 @@ def test_curl_and_wrk_get_what_they_ask_for(lab: Lab, cable: Wire) -> None:
 
 
 def test_what_our_load_counts_is_what_the_server_counts(lab: Lab, cable: Wire) -> None:
-    served = Served(lab, cable, "http", "--errors", "10%", "--delay", "20ms", "--seed", "3")
+    served = serve(lab, cable, "http", "--errors", "10%", "--delay", "20ms", "--seed", "3")
     document = profile(
         group("http", f"http://{FAR}/100", {"http": {"interval": "50ms"}}, devices=10), measure="1s"
     )
@@ -85,7 +67,7 @@ def test_what_our_load_counts_is_what_the_server_counts(lab: Lab, cable: Wire) -
 
 
 def test_a_broker_for_clients_of_mosquitto(lab: Lab, cable: Wire) -> None:
-    served = Served(lab, cable, "mqtt")
+    served = serve(lab, cable, "mqtt")
     text = lab.base / "got"
     with text.open("w") as out:
         reader = lab.spawn(
@@ -114,7 +96,7 @@ def publish(cable: Wire, *words: str) -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 def test_publishes_are_counted_on_both_sides(lab: Lab, cable: Wire, qos: int) -> None:
-    served = Served(lab, cable, "mqtt")
+    served = serve(lab, cable, "mqtt")
     model: dict[str, Any] = {"mqtt": {"qos": qos, "version": "5.0", "interval": "50ms"}}
     document = profile(group("mqtt", f"mqtt://{FAR}", model, devices=20), measure="1s")
     document["phases"]["warmup"] = "0s"
@@ -167,7 +149,7 @@ def test_a_server_on_a_port_is_a_device_under_test(lab: Lab) -> None:
 
 
 def test_an_address_that_is_taken_is_told(lab: Lab, cable: Wire) -> None:
-    Served(lab, cable, "http", "--workers", "3")
+    serve(lab, cable, "http", "--workers", "3")
     done = lab.run("serve", "http", "--listen", f"{FAR}:80", prefix=cable.at_far)
     assert (
         done.code == 92 and "ND-92-51: " in done.err and "in use" in done.err and "ND-92-10" not in done.err

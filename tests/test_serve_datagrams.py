@@ -3,51 +3,28 @@ both sides of our load count the same."""
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import subprocess
 from collections import Counter
 from typing import Any
 
 import pytest
-from lab import NETDYNO, Lab, Wire, experiment, group, profile, root, sh, until
+from lab import Lab, Wire, experiment, group, profile, root, sh
+from served import OWN, PEER, Served, fill_checksums
 
 pytestmark = root
 
-OWN, PEER = "10.91.0.9", "10.91.0.8"
-"""Addresses of DPDK ports at the far and the near end."""
 PORT = {"coap": "5683", "stream": "7"}
 OVER = pytest.mark.parametrize("dpdk", [False, True], ids=["sockets", "dpdk"])
 ONE = pytest.mark.sampled(1)
 CLIENT = "coap-client-notls"
 
 
-class Served:
+def serve(lab: Lab, cable: Wire, protocol: str, *words: str, dpdk: bool = False) -> Served:
     """A server at the far end of a cable: over sockets, or on a DPDK port."""
-
-    def __init__(self, lab: Lab, cable: Wire, protocol: str, *words: str, dpdk: bool = False) -> None:
-        self._out = lab.base / "served.json"
-        self.host = OWN if dpdk else Wire.FAR
-        if dpdk:
-            words = (*words, "--port", "af_packet:w1,framecnt=4096", "--prefix", "24")
-            for space, name in ((cable.at_near, "w0"), (cable.at_far, "w1")):
-                sh(*space, "ethtool", "-K", name, "tx", "off")
-        listen = f"{self.host}:{PORT[protocol]}"
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *cable.at_far, NETDYNO, "serve", protocol, "--listen", listen, "--json", *words,
-                stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        until(lambda: f"on {listen}" in self._out.read_text(), 60, "it does not listen")
-
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self._out.read_text()
-        text = self._out.read_text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
+    if dpdk:
+        words = (*words, "--port", "af_packet:w1,framecnt=4096", "--prefix", "24")
+        fill_checksums(cable)
+    return Served(lab, cable.at_far, protocol, f"{OWN if dpdk else Wire.FAR}:{PORT[protocol]}", *words)
 
 
 def load(lab: Lab, cable: Wire, dpdk: bool, *groups: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +42,7 @@ def load(lab: Lab, cable: Wire, dpdk: bool, *groups: dict[str, Any]) -> dict[str
 @ONE
 @OVER
 def test_a_client_of_libcoap_gets_what_it_asks_for(lab: Lab, cable: Wire, dpdk: bool) -> None:
-    served = Served(lab, cable, "coap", "--notify", "200ms", dpdk=dpdk)
+    served = serve(lab, cable, "coap", "--notify", "200ms", dpdk=dpdk)
     url = f"coap://{served.host}"
     body = lab.base / "body"
     body.write_bytes(b"b" * 3000)
@@ -93,7 +70,7 @@ def test_a_client_of_libcoap_gets_what_it_asks_for(lab: Lab, cable: Wire, dpdk: 
 @ONE
 @OVER
 def test_what_our_coap_load_counts_is_what_the_server_counts(lab: Lab, cable: Wire, dpdk: bool) -> None:
-    served = Served(lab, cable, "coap", "--delay", "30ms", "--errors", "10%", dpdk=dpdk)
+    served = serve(lab, cable, "coap", "--delay", "30ms", "--errors", "10%", dpdk=dpdk)
     url = f"coap://{served.host}"
     totals = load(
         lab, cable, dpdk,
@@ -120,7 +97,7 @@ def test_what_a_stream_lost_is_what_its_receiver_missed(lab: Lab, cable: Wire, d
     if not dpdk:
         rules = "type filter hook input priority 0; udp dport 7 numgen inc mod 20 == 9 counter drop"
         sh(*cable.at_far, "nft", f"table inet lossy {{\n chain in {{\n {rules};\n }}\n}}")
-    served = Served(lab, cable, "stream", dpdk=dpdk)
+    served = serve(lab, cable, "stream", dpdk=dpdk)
     totals = load(
         lab,
         cable,

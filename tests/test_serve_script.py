@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
 from typing import Any
 
 import pytest
-from lab import NETDYNO, ROOT, Lab, Wire, experiment, group, profile, root, sh, until
+from lab import ROOT, Lab, Wire, experiment, group, profile, root, sh
+from served import OWN, PEER, Served, fill_checksums
 
 pytestmark = root
 
-OWN, PEER = "10.91.0.9", "10.91.0.8"
-"""Addresses of DPDK ports at the far and the near end."""
 STEPS = ROOT / "examples" / "script-server.yaml"
 CLIENT: dict[str, Any] = {
     "script": {
@@ -35,39 +31,22 @@ CLIENT: dict[str, Any] = {
 }
 
 
-class Served:
+def serve(lab: Lab, cable: Wire, how: str) -> Served:
     """A server at the far end of a cable: over sockets, or by two workers on a DPDK port."""
-
-    def __init__(self, lab: Lab, cable: Wire, how: str) -> None:
-        self._out = lab.base / "served.json"
-        self.host = Wire.FAR if how == "sockets" else OWN
-        words: tuple[str, ...] = ()
-        if how != "sockets":
-            words = ("--port", "af_packet:w1,qpairs=2", "--prefix", "24", "--workers", "2")
-            for space, name in ((cable.at_near, "w0"), (cable.at_far, "w1")):
-                sh(*space, "ethtool", "-K", name, "tx", "off")
-        if how == "tls":
-            words = (*words, "--tls-self-signed", str(lab.base / "server.pem"))
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *cable.at_far, NETDYNO, "serve", "script", "--script", str(STEPS), "--listen", f"{self.host}:9000",
-                "--json", *words, stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        until(lambda: f"on {self.host}:9000" in self._out.read_text(), 60, "it does not listen")
-
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self._out.read_text()
-        text = self._out.read_text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
+    words: tuple[str, ...] = ()
+    if how != "sockets":
+        words = ("--port", "af_packet:w1,qpairs=2", "--prefix", "24", "--workers", "2")
+        fill_checksums(cable)
+    if how == "tls":
+        words = (*words, "--tls-self-signed", str(lab.base / "server.pem"))
+    listen = f"{Wire.FAR if how == 'sockets' else OWN}:9000"
+    return Served(lab, cable.at_far, "script", listen, "--script", str(STEPS), *words)
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("how", ["sockets", "dpdk", "tls"])
 def test_both_sides_of_a_script_count_the_same(lab: Lab, cable: Wire, how: str) -> None:
-    served = Served(lab, cable, how)
+    served = serve(lab, cable, how)
     scheme, tls = ("tls", {"tls": {"insecure": True}}) if how == "tls" else ("tcp", {})
     document = profile(group("talk", f"{scheme}://{served.host}:9000", CLIENT, 10, **tls))
     if how != "sockets":
@@ -84,7 +63,7 @@ def test_both_sides_of_a_script_count_the_same(lab: Lab, cable: Wire, how: str) 
 
 
 def test_a_plain_client_is_answered_once_it_asks_right(lab: Lab, cable: Wire) -> None:
-    served = Served(lab, cable, "sockets")
+    served = serve(lab, cable, "sockets")
     client = (
         "import socket; s = socket.create_connection(('10.91.0.2', 9000), 60); f = s.makefile('rb'); "
         "print(f.readline()); s.sendall(b'what?\\r\\nGET 1\\r\\n'); print(len(f.readline()))"

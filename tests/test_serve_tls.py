@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import MQTT, NETDYNO, Lab, Wire, experiment, group, profile, root, sh, until
+from lab import MQTT, Lab, Wire, experiment, group, profile, root, sh
+from served import OWN, PEER, Served, fill_checksums
 
 pytestmark = root
 
 PORT = {"http": "443", "mqtt": "8883"}
 TLS = {"insecure": True}
-OWN, PEER = "10.91.0.9", "10.91.0.8"
-"""Addresses of DPDK ports at the far and the near end."""
 
 
-class Served:
+def serve(lab: Lab, cable: Wire, protocol: str, *words: str, dpdk: bool = False) -> Served:
     """A server with TLS at the far end of a cable: over sockets, or on a DPDK port."""
+    if "--tls-cert" not in words:
+        words = (*words, "--tls-self-signed", str(certificate(lab)))
+    if dpdk:
+        words = (*words, "--port", "af_packet:w1", "--prefix", "24")
+        fill_checksums(cable)
+    return Served(lab, cable.at_far, protocol, f"{OWN if dpdk else Wire.FAR}:{PORT[protocol]}", *words)
 
-    def __init__(self, lab: Lab, cable: Wire, protocol: str, *words: str, dpdk: bool = False) -> None:
-        self._out, self.ca = lab.base / "served.json", lab.base / "server.pem"
-        self.host = OWN if dpdk else Wire.FAR
-        if "--tls-cert" not in words:
-            words = (*words, "--tls-self-signed", str(self.ca))
-        if dpdk:
-            words = (*words, "--port", "af_packet:w1", "--prefix", "24")
-            for space, name in ((cable.at_near, "w0"), (cable.at_far, "w1")):
-                sh(*space, "ethtool", "-K", name, "tx", "off")
-        listen = f"{self.host}:{PORT[protocol]}"
-        with self._out.open("w") as out:
-            self._process = lab.spawn(
-                *cable.at_far, NETDYNO, "serve", protocol, "--listen", listen, "--json", *words,
-                stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        until(lambda: f"over TLS on {listen}" in self._out.read_text(), 60, "it does not listen")
 
-    def counters(self) -> dict[str, int]:
-        """End it with Ctrl-C: what it counted."""
-        self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(60) == 0, self._out.read_text()
-        text = self._out.read_text()
-        counters: dict[str, int] = json.loads(text[text.index("{") :])["counters"]
-        return counters
+def certificate(lab: Lab) -> Path:
+    """Where a server writes its own."""
+    return lab.base / "server.pem"
 
 
 def client(cable: Wire, *words: str, code: int = 0) -> str:
@@ -85,10 +68,10 @@ def s_client(cable: Wire, host: str, base: Path, version: str) -> tuple[str, str
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("dpdk", [False, True], ids=["sockets", "dpdk"])
 def test_clients_of_openssl_handshake_resume_and_fail(lab: Lab, cable: Wire, dpdk: bool) -> None:
-    served = Served(lab, cable, "http", dpdk=dpdk)
+    served = serve(lab, cable, "http", dpdk=dpdk)
     url = f"https://{served.host}"
     curl = ("curl", "-sS", "--max-time", "60", "-o", "/dev/null", "-w", "%{http_code} %{size_download}\\n")
-    trusts = ("--cacert", str(served.ca))
+    trusts = ("--cacert", str(certificate(lab)))
     body = lab.base / "body"
     body.write_bytes(bytes(100_000))
     # more than any buffer on the way, and slower than it is made
@@ -120,7 +103,7 @@ def test_clients_of_openssl_handshake_resume_and_fail(lab: Lab, cable: Wire, dpd
 def test_what_our_load_counts_is_what_the_server_counts(
     lab: Lab, cable: Wire, dpdk: bool, resumption: bool
 ) -> None:
-    served = Served(lab, cable, "http", *([] if resumption else ["--no-tls-resumption"]), dpdk=dpdk)
+    served = serve(lab, cable, "http", *([] if resumption else ["--no-tls-resumption"]), dpdk=dpdk)
     model = {"http": {"interval": "50ms", "keep_alive": False}}
     document = profile(group("web", f"https://{served.host}/9000", model, 10, tls=TLS), measure="1s")
     document["phases"]["warmup"] = "0s"
@@ -145,8 +128,8 @@ def test_what_our_load_counts_is_what_the_server_counts(
 
 @pytest.mark.parametrize("dpdk", [False, True], ids=["sockets", "dpdk"])
 def test_a_broker_for_mosquitto_and_for_our_devices(lab: Lab, cable: Wire, dpdk: bool) -> None:
-    served = Served(lab, cable, "mqtt", dpdk=dpdk)
-    common = ("-h", served.host, "-p", "8883", "--cafile", str(served.ca))
+    served = serve(lab, cable, "mqtt", dpdk=dpdk)
+    common = ("-h", served.host, "-p", "8883", "--cafile", str(certificate(lab)))
     client(cable, "mosquitto_pub", *common, "-q", "2", "-r", "-t", "a/up", "-m", "first")
     read = ("mosquitto_sub", *common, "-t", "a/+", "-C", "1", "-W", "60", "-F", "%t %r %p")
     assert client(cable, *read) == "a/up 1 first\n"
@@ -183,9 +166,7 @@ def test_clients_without_the_right_certificate_are_refused(lab: Lab, cable: Wire
         made(lab.base, "good", *leaf),
         made(lab.base, "stranger", "-addext", "basicConstraints=CA:FALSE"),
     )
-    served = Served(
-        lab, cable, "http", "--tls-cert", server[0], "--tls-key", server[1], "--tls-client-ca", ca
-    )
+    served = serve(lab, cable, "http", "--tls-cert", server[0], "--tls-key", server[1], "--tls-client-ca", ca)
     groups = [
         group(name, f"https://{Wire.FAR}/", {"http": {"requests": 1}}, 1, load={"closed": {"flows": 1}}, tls=TLS | own)
         for name, own in (
