@@ -104,10 +104,10 @@ def finding(
     if limit == "offered" and load is not None:
         notes.append(f"nothing failed up to the highest load offered, {shown(load)}")
     if limit == "lowest":
-        notes.append(f"even the lowest load, {shown(space.bottom)}, failed")
+        notes.append(f"even the lowest load, {shown(space.bottom)}, failed{_why(goal, seen)}")
     elif load is None and edge is not None:
         least = min(one.load for one in seen)
-        notes.append(f"no load passed, and none below {shown(least)} was tried")
+        notes.append(f"no load passed, and none below {shown(least)} was tried{_why(goal, seen)}")
     if stop == "disturbed":
         notes.append("too many trials were disturbed: ended before its resolution")
     return Finding(
@@ -131,6 +131,12 @@ SIDES = 2
 def _both(goal: Goal, trials: Sequence[LoadTrial]) -> bool:
     met = sum(goal.met(one) for one in trials)
     return min(met, len(trials) - met) >= SIDES
+
+
+def _why(goal: Goal, seen: Sequence[LoadTrial]) -> str:
+    """Why the first trial at the lowest load did not meet a goal, where that is known."""
+    first = min((one for one in seen if not goal.met(one)), key=lambda one: one.load)
+    return f": {first.cause}" if first.cause else ""
 
 
 def _failed(goal: Goal) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from netdyno.core.result import Repetition
+from netdyno import quantities
+from netdyno.core import causes, totals
+from netdyno.core.result import Repetition, ThresholdResult
 from netdyno.core.wire import Distribution, GroupResult
 from netdyno.errors import Error
 from netdyno.experiment.spec import groups, table
@@ -15,7 +17,7 @@ from netdyno.search.load import is_scheduled, loading
 from netdyno.search.lost_dut import came, silent
 from netdyno.search.paused import excused
 from netdyno.search.trial import Goal, LoadTrial, TrialRequest
-from netdyno.stats import hdr, lateness
+from netdyno.stats import hdr, idle, lateness
 from netdyno.stats.checks import server_limits_load
 from netdyno.stats.connections import needed
 from netdyno.stats.metric import GroupMetric
@@ -72,11 +74,10 @@ def observed(
         )
     sent = sum(sent for _, sent, _ in judged)
     lost = sum(lost or 0 for _, _, lost in judged)
-    broken = tuple(
-        str(one["metric"])
-        for one in profile.get("thresholds") or []
-        if not judge("", one, [repetition]).passed
-    )
+    failed = [
+        one for limit in profile.get("thresholds") or [] if not (one := judge("", limit, [repetition])).passed
+    ]
+    broken = tuple(one.metric for one in failed)
     # a load that the server kept from being offered is one that the DUT does not carry
     slow = [name for name in sorted(load) if server_limits_load(repetition, name, profile)]
     held = "" if short or slow or lost else _held_by_connections(repetition, profile, load, broken)
@@ -88,6 +89,7 @@ def observed(
         sent=sent,
         lost=lost,
         broken=broken,
+        cause=_cause(repetition, failed) if broken else "",
         short=short,
         overrun=short and _dropped(repetition),
         connections=held or (_connections(repetition, load) if short else ""),
@@ -109,6 +111,21 @@ def observed(
     if bad and not disturbed and _overrun(trial, overrun.refused(repetition, profile), goals, exact=exact):
         return replace(trial, short=True, overrun=True)
     return replace(trial, disturbed=disturbed or (_mostly_late(trial) if timed else ""))
+
+
+def _cause(repetition: Repetition, failed: Sequence[ThresholdResult]) -> str:
+    """Why thresholds do not hold: how requests failed, with the server's words, else their values."""
+    errors = [one for group in repetition.groups for one in causes.measured(group.errors, group.measured)]
+    if known := [one for one in totals.failures(errors) if one.count]:
+        example = causes.first(max(known, key=lambda one: one.count))
+        return causes.brief(known) + (f": {example}" if example else "")
+    return "; ".join(_said(one) for one in failed)
+
+
+def _said(one: ThresholdResult) -> str:
+    unit = GroupMetric.parse(one.metric).unit
+    value = "nothing was measured" if one.value is None else quantities.number(one.value, unit)
+    return f"{one.metric} {value} ({one.side} {quantities.number(one.bound, unit)})"
 
 
 def _connections(repetition: Repetition, names: Collection[str]) -> str:
@@ -213,7 +230,8 @@ def _disturbed(
     share = lost / sent if sent else 0.0
     if repetition.steal is not None and repetition.steal > limits.steal:
         return f"steal {repetition.steal:.0%}"
-    if reasons := [reason for reason in repetition.validity.reasons if reason.code not in OURS]:
+    reasons = [*repetition.validity.reasons, *idle.reasons(repetition, profile)]
+    if reasons := [reason for reason in reasons if reason.code not in OURS]:
         return "; ".join(dict.fromkeys(reason.what for reason in reasons))
     # a generator that was late sends what fell due at once: what a DUT loses of such a burst is no evidence,
     # while a DUT that loses nothing of it has done more than was asked

@@ -52,6 +52,8 @@ class LoadTrial:
     """What of it did not come back."""
     broken: tuple[str, ...] = ()
     """Thresholds of the profile that did not hold."""
+    cause: str = ""
+    """Why it failed: failures in the server's words, else the values that broke a threshold."""
     short: bool = False
     """An end of ours did not carry the load: it bounds us, and says nothing of the DUT."""
     overrun: bool = False

@@ -16,17 +16,22 @@ IDLE = "ND-90-09"
 
 def judge(repetitions: Iterable[Repetition], profile: Mapping[str, Any]) -> None:
     """Make a trial invalid in which nothing fell due of a group that has thresholds."""
-    specs = {str(spec.get("name")): spec for spec in profile.get("groups") or []}
-    judged = {GroupMetric.parse(str(one["metric"])).group for one in profile.get("thresholds") or []}
     for repetition in repetitions:
         validity, said = repetition.validity, groups([repetition])
-        found = [
-            Reason(code=IDLE, group=group.name, what=_words(group, repetition), value=0.0, limit=1.0)
-            for group in repetition.groups
-            if group.name in judged - said and is_idle(group, specs.get(group.name, {}))
-        ]
+        found = [one for one in reasons(repetition, profile) if one.group not in said]
         validity.reasons += found
         validity.valid &= not found
+
+
+def reasons(trial: TrialResult, profile: Mapping[str, Any]) -> list[Reason]:
+    """One for each group that has thresholds and of which nothing fell due."""
+    specs = {str(spec.get("name")): spec for spec in profile.get("groups") or []}
+    judged = {GroupMetric.parse(str(one["metric"])).group for one in profile.get("thresholds") or []}
+    return [
+        Reason(code=IDLE, group=group.name, what=_words(group, trial), value=0.0, limit=1.0)
+        for group in trial.groups
+        if group.name in judged and is_idle(group, specs.get(group.name, {}))
+    ]
 
 
 def groups(repetitions: Iterable[Repetition]) -> set[str]:

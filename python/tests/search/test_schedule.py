@@ -10,8 +10,10 @@ import pytest
 from netdyno.cli import summary
 from netdyno.core.result import Repetition, Result
 from netdyno.core.wire import (
+    CauseCount,
     Counts,
     Distribution,
+    FailureCount,
     GroupPoint,
     GroupResult,
     PhaseLengths,
@@ -119,6 +121,27 @@ def test_where_a_receiver_waits_for_it_all_that_did_not_arrive_is_lost() -> None
     waiting = PROFILE | {"transport": {"dpdk": dpdk}}
     one = observed(TrialRequest(1000.0, 1.0), repetition(10, 0, groups=[group]), waiting, 1)
     assert (one.sent, one.lost) == (10, 10)
+
+
+def test_a_trial_in_which_nothing_fell_due_is_no_evidence() -> None:
+    limit = {"thresholds": [{"metric": "x.delay.response.p99", "max": "1ms"}]}
+    load = {"groups": [{"name": "x", "model": {"http": {}}, "load": {"open": {"rate": "1/s"}}}]}
+    group = GroupResult(name="x", protocol="http", confirmed=True, loss=0.0)
+    trial = repetition(10, 0, groups=[group])
+    one = observed(TrialRequest(1.0, 1.0), trial, PROFILE | load | limit, 1, by_loss=False)
+    assert "fell due in the measure phase" in one.disturbed
+
+
+def test_a_trial_that_fails_says_why() -> None:
+    limit = {"thresholds": [{"metric": "x.loss", "max": 0.1}]}
+    one = observed(TrialRequest(1.0, 1.0), repetition(10, 5), PROFILE | limit, 1)
+    assert (one.broken, one.cause) == (("x.loss",), "x.loss 50% (max 10%)")
+    counts = Counts(messages_intended=9, messages_sent=9, failures={"rejected": 9})
+    known = [CauseCount(cause="486", count=9, example="status 486 Busy Here")]
+    error = FailureCount(kind="rejected", count=9, causes=known, example="status 486 Busy Here")
+    group = GroupResult(name="x", protocol="stream", measured=counts, total=counts, loss=1.0, errors=[error])
+    one = observed(TrialRequest(1.0, 1.0), repetition(9, 0, groups=[group]), PROFILE | limit, 1)
+    assert one.cause == "rejected (486 × 9): status 486 Busy Here"
 
 
 def test_a_load_that_was_not_offered_is_short_and_not_disturbed() -> None:

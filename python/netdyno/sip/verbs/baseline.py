@@ -10,6 +10,9 @@ from typing import Any
 from netdyno.cli.execute import Views, measure
 from netdyno.cli.options import Outputs
 from netdyno.core import secret
+from netdyno.core.result import Result
+from netdyno.core.search import SearchFinding
+from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.search import rfc2544
 from netdyno.search.request import Baseline
@@ -48,7 +51,19 @@ def measured(
         result, _ = measure(experiment, Path(), replace(outputs, json=False), Views(), schedule=search)
     findings = [one for part in (result.search.parts if result.search else []) for one in part.findings]
     found = findings[0] if findings else None
-    return Baseline((found and found.load) or 0.0, bool(found and found.limit == "offered"))
+    if found is None or not found.load:
+        raise _unusable(result, found)
+    return Baseline(found.load, found.limit == "offered")
+
+
+def _unusable(result: Result, found: SearchFinding | None) -> Error:
+    """A tester that carries no load against a server of its own: nothing could be said of another server."""
+    why = "; ".join(found.notes if found else [])
+    if result.error:
+        why = str(result.error.get("what"))
+    what = f"no load passes against a server of our own: {why or 'no trial was valid'}"
+    fix = "Check options and thresholds, stop other programs on this machine; --no-baseline leaves it out"
+    return Error("ND-90-30", what, at="baseline", fix=fix)
 
 
 def _against(options: Options, addresses: Mapping[str, str]) -> Options:
