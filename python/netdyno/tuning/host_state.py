@@ -39,7 +39,16 @@ class HostState:
 
 
 def devices(where: str | None) -> list[str]:
-    """The network devices of a namespace, but loopback."""
+    """The network devices of a namespace, but loopback and those of which `odd_devices` tells."""
+    return [name for name in _devices(where) if namespace.is_interface(name)]
+
+
+def odd_devices(where: str | None) -> list[str]:
+    """Devices that are not tuned, as their names have characters that rules of udev or a shell read."""
+    return [name for name in _devices(where) if not namespace.is_interface(name)]
+
+
+def _devices(where: str | None) -> list[str]:
     return access.within(where, lambda: sorted(p.name for p in files.DEVICES.iterdir() if _is_device(p.name)))
 
 

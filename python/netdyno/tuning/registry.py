@@ -51,6 +51,11 @@ _UNITS: dict[str, tuple[Mapping[str, float], float]] = {
     "ns": (TIMES, 1.0),
 }
 DEVICE, PROCESS = "dev.", "process."
+NAMES = {
+    "device": "It may have letters, digits, `.`, `_`, `@` and `-`: rename the device (ip link set … name …)",
+    "process": "Give the program's name as in /proc/PID/comm, or the process's number",
+}
+"""What helps where a name is none of a device or process, as rules of udev and a shell would read it too."""
 """How names of what a device or a process has begin."""
 AS_TEXT = ("sysctl", "sysfs")
 """Ways of writing in which the kernel itself checks a number: bounds here are only those of what is tried."""
@@ -111,8 +116,14 @@ class Registry:
         found = self.tunables.get(name) or self.tunables.get(template(name))
         owner = owner_of(name)
         valid = process.is_process if name.startswith(PROCESS) else namespace.is_interface
-        if found is None or (owner is not None and not valid(owner)):
+        if found is None:
             raise self._unknown(name)
+        if owner is not None and not valid(owner):
+            if owner == "*":
+                raise self._unknown(name)
+            of = "process" if name.startswith(PROCESS) else "device"
+            what = f"{owner!r} is no name of a {of} that netdyno tunes"
+            raise Error("ND-104-40", what, at=name, fix=NAMES[of])
         return found
 
     def has(self, name: str) -> bool:

@@ -19,7 +19,7 @@ from netdyno.tuning import study_setting as chosen_by
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.apply import apply as put
 from netdyno.tuning.plan import OF_MACHINE, Change, Plan, plan
-from netdyno.tuning.registry import registry
+from netdyno.tuning.registry import NAMES, registry
 from netdyno.tuning.service import WrittenSetting
 from netdyno.tuning.verbs import completion, place
 from netdyno.tuning.verbs.options import SEVERAL
@@ -212,14 +212,20 @@ def planned_for(setting: WrittenSetting, single: list[str], where: str | None, a
     general = service.on_devices(known, written, devices)
     optional = service.optional(known, setting, devices) - asked.keys()
     planned = plan(general | asked, where, allow_global=allow_global, optional=optional, known=known)
-    return replace(planned, left_out={**planned.left_out, **_foreign(setting, devices, exact)})
+    return replace(planned, left_out={**planned.left_out, **_foreign(setting, devices, exact, where)})
 
 
-def _foreign(setting: WrittenSetting, devices: list[str], exact: Mapping[str, Any]) -> dict[str, str]:
-    """What was never planned: what netdyno does not tune, and what is of devices where there are none."""
+def _foreign(
+    setting: WrittenSetting, devices: list[str], exact: Mapping[str, Any], where: str | None
+) -> dict[str, str]:
+    """What was never planned: what netdyno does not tune, and what is of devices where there are none, or of
+    those whose names it does not take."""
     found = {name: f"{name}: {why}" for name, why in setting.left_out.items()}
-    of_devices = [name for name in (*setting.values, *exact) if name.startswith("dev.*.") and not devices]
-    return found | {name: f"{name}: there is no device but loopback here" for name in of_devices}
+    of_devices = [name for name in (*setting.values, *exact) if name.startswith("dev.*.")]
+    for odd in host_state.odd_devices(where) if of_devices else ():
+        found[odd] = f"the device {odd!r}: {NAMES['device']}"
+    none = [name for name in of_devices if not devices]
+    return found | {name: f"{name}: there is no device but loopback here" for name in none}
 
 
 def nothing_set(planned: Plan) -> Error | None:
