@@ -118,6 +118,59 @@ def test_a_lost_relay_ends_the_run_and_leaves_no_agent_running(fleet: FleetLab, 
     ended(fleet)
 
 
+def test_the_run_of_a_killed_controller_is_collected_through_relays(fleet: FleetLab) -> None:
+    child = fleet.lab.start(*fleet.load(600, devices=24), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    running = relays(child.pid)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    until(lambda: not relays_left(running), 60, "relays run on")
+    until(lambda: set(fleet.states().values()) == {"done"}, 60, "a run goes on")
+    # one agent is killed with what it measured: it is named, and in no figure
+    fleet.kill("h5")
+    fleet.lab.newest()
+    done = fleet.run("fleet", "collect", fleet.name)
+    assert (done.code, "ND-91-51" in done.err) == (91, True), done.text
+    assert "12 agents through 3 relays" in done.text
+    assert [one.name for one in done.trial.hosts if one.lost] == ["h5"]
+    counted = fleet.counted()
+    assert delivered(done) == counted - Counter(b=counted["b"] - delivered(done)["b"])
+    assert 0 < delivered(done)["b"] < counted["b"]
+    (group,) = done.trial.groups
+    total = delivered(done).total()
+    assert group.total.messages_delivered == total
+    delays = group.delays["response"]
+    assert delays.count == hdr.decode(delays.hdr).get_total_count() == total
+    assert sum(one.groups["web"].counts.messages_delivered for one in done.trial.series) == total
+    assert done.trial.stopped == "lease"
+    assert done.folder is not None and (done.folder / "report.html").is_file()
+    done = fleet.run("fleet", "collect", fleet.name)
+    assert (done.code, "ND-104-93" in done.err) == (104, True), done.text
+    fleet.run("fleet", "down", "--force", fleet.name)
+    fleet.run("restore")
+    fleet.clean()
+
+
+@pytest.mark.full
+def test_a_run_that_ends_while_its_controller_hangs_is_collected_whole(fleet: FleetLab) -> None:
+    child = fleet.lab.start(*fleet.load(4, devices=24), prefix=fleet.prefix)
+    fleet.lab.sampled(points=2, delivered=20)
+    # its relays keep the leases no more once they hear nothing, but some agents may be over by then
+    child.send_signal(signal.SIGSTOP)
+    until(lambda: set(fleet.states().values()) == {"done"}, 60, "a run goes on")
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    fleet.lab.newest()
+    done = fleet.run("fleet", "collect", fleet.name)
+    counted = fleet.counted()
+    assert delivered(done) == counted
+    assert not any(one.lost for one in done.trial.hosts)
+    # with the whole of it measured, it is a result like any other
+    assert done.code == (91 if done.trial.stopped else 0), done.text
+    assert ("ND-91-51" in done.err) == bool(done.trial.stopped)
+    ended(fleet)
+
+
 @pytest.mark.full
 def test_after_a_killed_controller_relays_and_runs_end(fleet: FleetLab) -> None:
     child = fleet.lab.start(*fleet.load(600, devices=24), prefix=fleet.prefix)

@@ -8,7 +8,7 @@ process should speak with is reached through relays.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,6 @@ from netdyno.fleet.host import Host, lost
 from netdyno.fleet.link import Link
 from netdyno.fleet.links import Links, connect_all
 from netdyno.fleet.orphan import RunNote
-from netdyno.fleet.relays import RelayLink
 from netdyno.fleet.steer import Methods, SteeringSocket
 from netdyno.system.journal import Journal, journal
 
@@ -127,7 +126,7 @@ class FleetClient:
         """Connect to all hosts; those that do not answer are done without as far as that is tolerated."""
         parts = relays.groups(fleet.agents, fleet.agents_per_relay)
         if parts:
-            made = relays.start(parts, token, notes, self._lost_behind)
+            made = relays.start(parts, token, notes, self._links.lose_behind)
             self._links.links.extend(made)
             errors = {name: error for one in made for name, error in one.absent.items()}
             self._log(f"{len(fleet.agents)} agents through {len(made)} relays")
@@ -163,10 +162,6 @@ class FleetClient:
             "run.stop": lambda: self.call("run.stop"),
         }
         self._steering.callback(SteeringSocket(path, methods).close)
-
-    def _lost_behind(self, link: RelayLink, errors: Mapping[str, Error]) -> None:
-        """A relay has lost hosts."""
-        self._links.lose_hosts(link, errors, next(iter(errors.values())))
 
     def _lost(self, hosts: list[Host], why: Error) -> None:
         """The run goes on without hosts that are lost, or fails by them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Protocol
@@ -11,14 +12,19 @@ from netdyno.core.client import Client
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet.agents import Agent, Connection
-from netdyno.fleet.host import Host, lost, named
+from netdyno.fleet.host import LOST, Host, lost, named
 from netdyno.fleet.launchers import launcher
+from netdyno.fleet.shard import Shard
 from netdyno.system.journal import Journal
 
+PATIENCE = 15.0
+"""Seconds for a run to end of which the lease has ended."""
 SILENCE = 10.0
 """Seconds without an answer to a heartbeat after which a host is lost: its own lease has ended by then."""
 Rates = Mapping[str, Mapping[str, Any]]
 """Rates that are asked for, by group."""
+Notes = Mapping[str, Mapping[str, Any]]
+"""By host, the id of its run and its devices by group, as its controller noted them."""
 
 
 class Link(Protocol):
@@ -49,6 +55,9 @@ class Link(Protocol):
 
     def result(self) -> TrialResult:
         """What its hosts measured, with a report of each under `hosts`."""
+
+    def collect(self, noted: Notes) -> TrialResult | None:
+        """What its hosts have kept of a run that lost its controller; those that have nothing are lost."""
 
     def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
         """That it does not answer any more: in one sentence, and by host."""
@@ -100,6 +109,24 @@ class AgentLink:
             found.error = why.as_dict()
         report = self.hosts[0].report(found)
         return TrialResult.model_validate(found.model_dump() | {"hosts": [report]})
+
+    def collect(self, noted: Notes) -> TrialResult | None:
+        """Its own, once its run is over."""
+        (host,), run = self.hosts, noted[self.name]["run"]
+        host.shard = Shard({}, dict(noted[self.name]["devices"]))
+        until = time.monotonic() + PATIENCE
+        try:
+            while (status := self.client.status()).run == run and not status.ended:
+                if time.monotonic() > until:
+                    raise Error(LOST, f"its run goes on after {PATIENCE:g} s")
+                time.sleep(0.2)
+            if status.run != run:
+                raise Error(LOST, "its agent has had another run since, or was started again")
+            found = self.client.result()
+        except Error as e:
+            host.lost = lost(self.name, f"with what it measured: {e.what}")
+            return None
+        return TrialResult.model_validate(found.model_dump() | {"hosts": [host.report(found)]})
 
     def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
         """The host's."""

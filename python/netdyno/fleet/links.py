@@ -17,7 +17,7 @@ from netdyno.errors import Error
 from netdyno.fleet import merge, rates
 from netdyno.fleet.agents import Agent
 from netdyno.fleet.host import LOST, Host
-from netdyno.fleet.link import AgentLink, Link, Rates, connect
+from netdyno.fleet.link import AgentLink, Link, Notes, Rates, connect
 from netdyno.fleet.sum import LiveSum
 from netdyno.system.journal import Journal
 
@@ -147,6 +147,17 @@ class Links:
         merged = merge.trial(found, whole, started)
         return TrialResult.model_validate(merged.model_dump() | {"hosts": reports})
 
+    def collect(self, noted: Notes, profile: dict[str, Any], started: str) -> TrialResult | None:
+        """What all have kept of a run that lost its controller, merged; None where nobody has anything."""
+        told = self.each(lambda link: link.collect(noted))
+        found = {name: one for name, one in told.items() if one}
+        if not found:
+            return None
+        whole = profile | {"targets": next(iter(found.values())).profile.get("targets") or {}}
+        reports = [report for one in found.values() for report in (one.model_extra or {})["hosts"]]
+        merged = merge.trial(found, whole, started)
+        return TrialResult.model_validate(merged.model_dump() | {"hosts": reports})
+
     def flows(self) -> Iterator[list[Any]]:
         """The summary of each device; devices are numbered through all hosts."""
         for link in self.left:
@@ -171,6 +182,10 @@ class Links:
             if gone:
                 self._on_lost(gone, why)
             self._changed()
+
+    def lose_behind(self, link: Link, errors: Mapping[str, Error]) -> None:
+        """A relay has lost hosts."""
+        self.lose_hosts(link, errors, next(iter(errors.values())))
 
     def fail(self, error: Error) -> None:
         """The run has failed: the others end theirs, and what they measured is kept."""

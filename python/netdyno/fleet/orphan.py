@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,19 +21,15 @@ from netdyno.core.address import Address
 from netdyno.core.client import Event, Subscription
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
-from netdyno.fleet import agents, merge
-from netdyno.fleet.agents import Fleet
-from netdyno.fleet.host import LOST, lost
-from netdyno.fleet.link import AgentLink
-from netdyno.fleet.links import connect_all
-from netdyno.fleet.shard import Shard
+from netdyno.fleet import agents, relays
+from netdyno.fleet.agents import Agent, Fleet
+from netdyno.fleet.host import lost
+from netdyno.fleet.links import Links, connect_all
 from netdyno.system import proc
 from netdyno.system.journal import journal
 from netdyno.system.proc import boot_id, start_time
 
 NONE, ORPHANED = "ND-104-93", "ND-91-51"
-PATIENCE = 15.0
-"""Seconds for a run to end of which the lease has ended."""
 
 
 @dataclass(frozen=True)
@@ -114,49 +109,41 @@ class EndedCore:
     """What agents have left of a run, as a core whose run ends at once."""
 
     def __init__(self, fleet: Fleet, run: RunNote, log: Callable[[str], None]) -> None:
-        """Connect to all; raises `ND-91-50` where none has anything of it."""
+        """Connect to all, through relays where it was so; raises `ND-91-50` where none has anything of it."""
         self.address = Address(Path(f"fleet:{fleet.name}"))
         self._run, self._log = run, log
-        token = f"collect-{secrets.token_hex(3)}"
+        self._links = Links(lambda hosts, why: None)
         those = [one for one in fleet.agents if one.host.name in run.hosts]
-        self._links, absent = connect_all(those, token, journal())
-        self._lost = {name: lost(name, f"with what it measured: {e.what}") for name, e in absent.items()}
-        self._found: dict[str, TrialResult] = {}
         try:
-            for link in self._links:
-                self._take(link)
+            absent = self._connect(those, fleet.agents_per_relay)
+            self._lost = {name: lost(name, f"with what it measured: {e.what}") for name, e in absent.items()}
+            started = datetime.fromtimestamp(run.at, UTC).isoformat(timespec="milliseconds")
+            found = self._links.collect(run.hosts, dict(run.profile), started.replace("+00:00", "Z"))
+            self._lost |= {host.name: host.lost for host in self._links.hosts if host.lost}
+            if found is None:
+                raise next(iter(self._lost.values()))
+            self._found = found
         except BaseException:
             self.close()
             raise
-        if not self._found:
-            self.close()
-            raise next(iter(self._lost.values()))
 
-    def _take(self, link: AgentLink) -> None:
-        """The result of an agent, once its run is over."""
-        noted, (host,) = self._run.hosts[link.name], link.hosts
-        host.shard = Shard({}, dict(noted["devices"]))
-        until = time.monotonic() + PATIENCE
-        try:
-            while (status := link.client.status()).run == noted["run"] and not status.ended:
-                if time.monotonic() > until:
-                    raise Error(LOST, f"its run goes on after {PATIENCE:g} s")
-                time.sleep(0.2)
-            if status.run != noted["run"]:
-                raise Error(LOST, "its agent has had another run since, or was started again")
-            result = link.client.result()
-        except Error as e:
-            self._lost[link.name] = host.lost = lost(link.name, f"with what it measured: {e.what}")
-            return
-        self._found[link.name] = TrialResult.model_validate(
-            result.model_dump() | {"hosts": [host.report(result)]}
-        )
+    def _connect(self, those: Sequence[Agent], most: int) -> dict[str, Error]:
+        """Why there is no connection to some."""
+        token = f"collect-{secrets.token_hex(3)}"
+        if parts := relays.groups(those, most):
+            made = relays.start(parts, token, journal(), self._links.lose_behind)
+            self._links.links.extend(made)
+            self._log(f"{len(those)} agents through {len(made)} relays")
+            return {name: error for one in made for name, error in one.absent.items()}
+        links, absent = connect_all(those, token, journal())
+        self._links.links.extend(links)
+        return absent
 
     def call(self, method: str, *, timeout: float | None = None, **params: Any) -> Any:
         """It is loaded and has run."""
         match method:
             case "core.describe":
-                about = self._links[0].hosts[0].about
+                about = self._links.hosts[0].about
                 models.learn(about)
                 return about
             case "run.load":
@@ -179,19 +166,15 @@ class EndedCore:
 
     def status(self) -> Status:
         """Over."""
-        return Status(run=next(iter(self._found.values())).run, state="done")
+        return Status(run=self._found.run, state="done")
 
     def result(self) -> TrialResult:
         """All that was measured, merged; with an error where it ended before its time."""
-        started = datetime.fromtimestamp(self._run.at, UTC).isoformat(timespec="milliseconds")
-        targets = next(iter(self._found.values())).profile.get("targets") or {}
-        profile = dict(self._run.profile) | {"targets": targets}
-        merged = merge.trial(self._found, profile, started.replace("+00:00", "Z"))
-        hosts = [(one.model_extra or {})["hosts"][0] for one in self._found.values()] + [
-            {"name": name, "lost": error.what} for name, error in self._lost.items()
-        ]
-        error = merged.error or (self._why(merged).as_dict() if merged.stopped or self._lost else None)
-        return TrialResult.model_validate(merged.model_dump() | {"hosts": hosts, "error": error})
+        away = [{"name": name, "lost": error.what} for name, error in self._lost.items()]
+        hosts = (self._found.model_extra or {})["hosts"] + away
+        ended = self._found.stopped or self._lost
+        error = self._found.error or (self._why(self._found).as_dict() if ended else None)
+        return TrialResult.model_validate(self._found.model_dump() | {"hosts": hosts, "error": error})
 
     def _why(self, merged: TrialResult) -> Error:
         if merged.stopped != "lease":
@@ -203,11 +186,8 @@ class EndedCore:
 
     def flows(self) -> Iterator[list[Any]]:
         """The summary of each device."""
-        for link in self._links:
-            if link.name in self._found:
-                yield from link.client.flows()
+        return self._links.flows()
 
     def close(self) -> None:
         """Hang up."""
-        for link in self._links:
-            link.close()
+        self._links.close()

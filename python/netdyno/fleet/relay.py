@@ -17,11 +17,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from netdyno.core.client import Event, Subscription
-from netdyno.core.wire import SeriesPoint
+from netdyno.core.wire import SeriesPoint, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet import merge
 from netdyno.fleet.agents import Agent
 from netdyno.fleet.host import Host
+from netdyno.fleet.link import Notes
 from netdyno.fleet.links import Links, connect_all
 from netdyno.fleet.shard import Shard
 from netdyno.fleet.steer import Methods, answer
@@ -56,6 +57,7 @@ class Relay:
             "run.resume": lambda: self._links.order("run.resume"),
             "run.status": lambda: self._links.status().model_dump(),
             "run.result": self._result,
+            "run.collect": self._collect,
             "run.flows": self._flows,
         }
 
@@ -145,11 +147,21 @@ class Relay:
             given = shards[host.name]
             host.shard = Shard(dict(given["profile"]), dict(given["devices"]))
         self._groups = groups
-        return self._links.load(groups, **more)
+        loaded = self._links.load(groups, **more)
+        return loaded | {"runs": {host.name: host.run for host in self._links.hosts if host.run}}
 
     def _result(self) -> dict[str, Any]:
-        profile = {"groups": [{"name": name} for name in self._groups]}
-        found = self._links.result(profile, "")
+        return self._thinned(self._links.result(_profile(self._groups), ""))
+
+    def _collect(self, noted: Notes, groups: list[str]) -> dict[str, Any]:
+        """What hosts have kept of a run that another controller has begun, and those that have nothing."""
+        found = self._links.collect(noted, _profile(groups), "")
+        return {
+            "result": self._thinned(found) if found else None,
+            "lost": {host.name: host.lost.as_dict() for host in self._links.hosts if host.lost},
+        }
+
+    def _thinned(self, found: TrialResult) -> dict[str, Any]:
         found.series = [merge.thinned(point, self._name) for point in found.series]
         return found.model_dump()
 
@@ -166,6 +178,11 @@ class Relay:
 
     def _lost(self, hosts: list[Host], why: Error) -> None:
         self._tell(LOST, {host.name: host.lost.as_dict() for host in hosts if host.lost})
+
+
+def _profile(groups: list[str]) -> dict[str, Any]:
+    """What merging asks of a profile: the order of its groups."""
+    return {"groups": [{"name": name} for name in groups]}
 
 
 def main() -> None:

@@ -22,8 +22,9 @@ from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet.agents import Agent, Offset
 from netdyno.fleet.host import LOST, Host, lost
-from netdyno.fleet.link import SILENCE, Rates
+from netdyno.fleet.link import SILENCE, Notes, Rates
 from netdyno.fleet.relay import LOST as TOLD_LOST
+from netdyno.fleet.shard import Shard
 from netdyno.system import journal as journals
 from netdyno.system import python
 from netdyno.system.journal import Journal
@@ -134,6 +135,9 @@ class RelayLink:
         loaded: dict[str, Any] = self.client.call(
             "run.load", shards=shards, groups=list(names), timeout=patience, **more
         )
+        runs = loaded.pop("runs")
+        for host in self.hosts:
+            host.run = runs.get(host.name, "")
         return loaded
 
     def start(self, at: float) -> None:
@@ -149,6 +153,18 @@ class RelayLink:
     def result(self) -> TrialResult:
         """Merged by it."""
         return self.client.result()
+
+    def collect(self, noted: Notes) -> TrialResult | None:
+        """Merged by it."""
+        mine = {host.name: noted[host.name] for host in self.hosts}
+        for host in self.hosts:
+            host.shard = Shard({}, dict(mine[host.name]["devices"]))
+        groups = list(dict.fromkeys(name for one in mine.values() for name in one["devices"]))
+        told = self.client.call("run.collect", noted=mine, groups=groups)
+        for host in self.hosts:
+            if error := told["lost"].get(host.name):
+                host.lost = Error.of(error)
+        return TrialResult.model_validate(told["result"]) if told["result"] else None
 
     def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
         """All of its hosts are lost with it."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from netdyno.cli import console, summary, values
-from netdyno.cli.execute import Views, measure
+from netdyno.cli.execute import Views, measure, put_back
 from netdyno.cli.options import Json, Outputs
 from netdyno.cli.plain import PlainLines
 from netdyno.cli.verb import Verb, Verbs
@@ -121,6 +121,7 @@ def collect(name: Name, as_json: Json = False) -> None:
         netdyno fleet collect lab
     """
     fleet, run = agents.load(name), orphan.orphan(name)
+    put_back()
     code = _collected(fleet, run, as_json)
     orphan.forget(name)
     raise typer.Exit(code)

@@ -477,6 +477,7 @@ def test_what_may_not_be_set_is_said_once_with_the_command_that_may() -> None:
     ]
     assert [type(one) for one in said] == [Say]
     assert "net.core.somaxconn = 128 binds, 256 would be tried; it holds for the whole machine" in said[0].why
+    assert isinstance(said[0], Say) and said[0].setting == {NAME: 256}
 
 
 def test_drops_over_ipv6_are_of_datagrams_too() -> None:
