@@ -303,6 +303,53 @@ def test_init_writes_what_the_load_verb_runs(
     assert "hush" not in capsys.readouterr().out
 
 
+def test_init_writes_calls_with_audio(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "sip",
+        "init",
+        "call",
+        "sip:192.0.2.1",
+        "--media",
+        "--audio",
+        "440Hz",
+        "--hold",
+        "10s",
+        "-o",
+        "-",
+    ]
+    assert app.call([*words, "--to", "1000", "--early-media"]) == 0
+    written = yaml.safe_load(capsys.readouterr().out)
+    (callers,) = written["groups"]
+    model = callers["model"]["sip"]
+    assert model["media"] == {"source": {"tone": 440}} and model["callee"] == "1000"
+    assert model["scenario"] == {"preset": "early_media"}
+    assert any(one["metric"] == "callers.value.mos_listening.p5" for one in written["thresholds"])
+    for wrong in (["--media"], ["--ring", "1s"], ["--dtmf", "1"], ["--early-media"], ["--to", "bob"]):
+        assert app.call(["sip", "init", "register", "sip:192.0.2.1", "-o", "-", *wrong]) == 104
+        assert "ND-104-03" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("register", "sip:127.0.0.1", "--conformance", "--waive", "R77"),
+        ("send", "sip:127.0.0.1", "--dry-run", "--from", "sip:a@b"),
+        ("conformance", "sip:a@127.0.0.1", "--other-user", "bob", "--other-password", "env:NOT_SET_ANYWHERE"),
+        ("serve", "uas", "--listen", "localhost"),
+    ],
+)
+def test_a_password_among_the_arguments_is_taken_and_told(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All verbs alike; here with something else that is wrong, so that nothing runs."""
+    monkeypatch.setenv("WORD", "hush")
+    for word, told in (("hush", True), ("env:WORD", False)):
+        app.call(["sip", *words, "--password", word])
+        said = capsys.readouterr()
+        assert ("arguments of a command" in said.err) is told, (words, said.err)
+        assert "hush" not in said.out + said.err
+
+
 @pytest.mark.parametrize(
     ("words", "has"),
     [

@@ -277,7 +277,6 @@ def test_a_preview_sends_nothing(capsys: pytest.CaptureFixture[str], tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--password", "hush"], 104, "ND-104-60"),
         (["--password", "env:NOBODY_SET_THIS"], 104, "NOBODY_SET_THIS"),
         (["--expect", "1xx"], 104, "no final status"),
         (["--method", "A B"], 104, "no method"),

@@ -228,7 +228,6 @@ def test_the_command(
     assert "hush" not in said.out + said.err
     for more, what in [
         (["--user", "alice"], "NAME=env:NAME"),
-        (["--password", "hush-hush"], "command line"),
         (["--fault", "R99"], "R99"),
         (["--listen", "localhost"], "ND-104-72"),
         (["--tls-key", "/dev/null"], "--tls-cert"),

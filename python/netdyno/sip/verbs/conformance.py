@@ -11,11 +11,11 @@ from rich.text import Text
 from netdyno import files
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
-from netdyno.core import secret
 from netdyno.errors import Error
 from netdyno.sip.conformance import ladder, page, suite
 from netdyno.sip.conformance.junit import junit as junit_xml
 from netdyno.sip.uri import parse
+from netdyno.sip.verbs import passwords
 
 STYLES = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
 
@@ -37,14 +37,12 @@ def conformance(
     user: Annotated[
         str | None, typer.Option(help="User that is registered and called; default: USER.", metavar="NAME")
     ] = None,
-    password: Annotated[
-        str | None, typer.Option(help="Its password.", metavar="env:NAME|file:PATH|TEXT")
-    ] = None,
+    password: Annotated[str | None, typer.Option(help="Its password.", metavar=passwords.METAVAR)] = None,
     other_user: Annotated[
         str | None, typer.Option(help="User that calls; default: the same.", metavar="NAME")
     ] = None,
     other_password: Annotated[
-        str | None, typer.Option(help="Its password.", metavar="env:NAME|file:PATH|TEXT")
+        str | None, typer.Option(help="Its password.", metavar=passwords.METAVAR)
     ] = None,
     only: Annotated[str | None, typer.Option(help="These tests alone, like R01,P04.", metavar="LIST")] = None,
     t1: Annotated[
@@ -117,10 +115,10 @@ def _target(
     if name is None:
         fix = "Write sip:USER@HOST, or give --user"
         raise Error("ND-104-03", "no user is named that tests can register", at="--user", fix=fix)
-    account = suite.Account(name, password and secret.from_option(password, "--password"))
+    account = suite.Account(name, password and passwords.read(password))
     other = None
     if other_user:
-        words = other_password and secret.from_option(other_password, "--other-password")
+        words = other_password and passwords.read(other_password, "--other-password")
         other = suite.Account(other_user, words)
     where = (domain or server.host, account, other, t1, nonce_lifetime)
     return suite.Target(suite.address(server), server.transport, *where)

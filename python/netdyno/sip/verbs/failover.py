@@ -20,7 +20,7 @@ from netdyno.experiment.view import NullView
 from netdyno.sip import profile, uri
 from netdyno.sip.failover import load
 from netdyno.sip.failover.report import Report, report
-from netdyno.sip.verbs import targets
+from netdyno.sip.verbs import passwords, targets
 
 _USER = re.compile(r"(?:[A-Za-z0-9_.!~*'()&=+$,-]|\{device\}){1,64}")
 
@@ -84,8 +84,8 @@ def failover(
     password: Annotated[
         str | None,
         typer.Option(
-            help="Password, or where it is: env:NAME, file:PATH. Default: none; a challenge is a rejection.",
-            metavar="TEXT",
+            help="Its password. Default: none; a challenge is a rejection.",
+            metavar=passwords.METAVAR,
         ),
     ] = None,
     hold: Annotated[
@@ -201,7 +201,7 @@ def failover(
         user=user,
         callee=(to or user) if request == "call" else None,
         auth_user=auth_user,
-        password=profile.password(password),
+        password=profile.password(passwords.noted(password)),
         expires=load.EXPIRES,
         hold=length["--hold"],
         sources=(source,) if source else (),

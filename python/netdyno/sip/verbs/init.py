@@ -14,13 +14,14 @@ from netdyno.cli.init import commented
 from netdyno.errors import Error
 from netdyno.sip import profile
 from netdyno.sip.verbs import options
-from netdyno.sip.verbs.load import PRESETS, Hold, Target
-from netdyno.sip.verbs.options import described
+from netdyno.sip.verbs.load import PRESETS, Callee, CalleeSource, EarlyMedia, Hold, Ring, Target
+from netdyno.sip.verbs.options import described, with_media
 
 KINDS = ("register", "call", *(one for one in PRESETS if one not in ("register", "call")))
 
 
 @described
+@with_media
 def init(
     kind: Annotated[
         str,
@@ -38,6 +39,10 @@ def init(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
     hold: Hold = "0s",
+    callee: Callee = None,
+    ring: Ring = "0s",
+    early_media: EarlyMedia = False,
+    callee_source: CalleeSource = None,
     **given: Any,
 ) -> None:
     """Write the profile that a load verb would run, with comments, to keep and change.
@@ -46,21 +51,37 @@ def init(
     `file:` in it and never written.
 
         netdyno sip init call sip:192.0.2.1 --domain example.net --password env:WORD -o lab.yaml
+        netdyno sip init call sip:192.0.2.1 --media --hold 10s -o audio.yaml
         netdyno run lab.yaml
     """
     password = given["password"]
     if password is not None and not isinstance(profile.password(password), dict):
         fix = "Name it as env:NAME or file:PATH: the profile is a file that others may read"
         raise Error("ND-104-60", "a password is not written into a profile", at="--password", fix=fix)
-    called = {} if kind in profile.REGISTERS else {"callee": None}
-    read = options.read(server, given, hold=options.seconds(hold, "--hold"), **called)
+    of_calls = {"--ring": ring != "0s", "--early-media": early_media, "--callee-source": bool(callee_source)}
+    of_calls["--to"] = callee is not None and kind in profile.REGISTERS
     match kind:
-        case "register":
-            document = profile.register(read)
         case "call":
+            read = options.read_call(
+                server,
+                given,
+                callee=callee,
+                hold=hold,
+                ring=ring,
+                early_media=early_media,
+                callee_sources=tuple(callee_source or ()),
+            )
             document = profile.call(read)
+        case _ if name := next((one for one, is_given in of_calls.items() if is_given), None):
+            raise Error("ND-104-03", f"{name} is an option of `call`", at=name, fix="Leave it out")
+        case _ if options.media(given)[0] is not None or given["keys"]:
+            fix = "Leave the options of audio out, or write a profile of `call`"
+            raise Error("ND-104-03", f"the scenario {kind} has no audio", at=kind, fix=fix)
         case _:
-            document = profile.scenario(read, {"preset": kind.replace("-", "_")}, kind)
+            called = {} if kind in profile.REGISTERS else {"callee": callee}
+            read = options.read(server, given, hold=options.seconds(hold, "--hold"), **called)
+            preset = {"preset": kind.replace("-", "_")}
+            document = profile.register(read) if kind == "register" else profile.scenario(read, preset, kind)
     # each group has its own copy of what it shares with others: YAML would show that as an alias
     text = commented(json.loads(json.dumps(document)))
     path = output or Path(f"sip-{kind}.yaml")

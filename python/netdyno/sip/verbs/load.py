@@ -44,6 +44,32 @@ Hold = Annotated[
     ),
 ]
 
+Callee = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        help="Call this user, not registered by netdyno; default: that of the URI, else our own answer.",
+        metavar="USER",
+    ),
+]
+Ring = Annotated[
+    str, typer.Option(help="How long a call rings.", metavar="TIME", parser=values.time("--ring"))
+]
+EarlyMedia = Annotated[
+    bool,
+    typer.Option(
+        "--early-media", help="Callees send 183 reliably (100rel, PRACK) and audio while the call rings."
+    ),
+]
+CalleeSource = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Addresses that callees answer from.",
+        metavar="ADDRESS|PREFIX",
+        rich_help_panel=options.NETWORK,
+    ),
+]
+
 
 @shared
 def register(server: Target, **given: Any) -> None:
@@ -52,7 +78,7 @@ def register(server: Target, **given: Any) -> None:
     Each flow registers one user agent: REGISTER, 401, REGISTER with the answer to the challenge, 200. The run
     passes when every registration succeeds and 95 % of them take at most 1,000 ms (RFC 6076 RRD).
 
-        netdyno sip register sip:192.0.2.1 --password secret --rate 200/s
+        netdyno sip register sip:192.0.2.1 --password env:SIP_PASSWORD --rate 200/s
         netdyno sip register 'sip:192.0.2.1;transport=tcp' --users 5000 --password env:SIP_PASSWORD
     """
     read = options.read(server, given)
@@ -64,32 +90,11 @@ def register(server: Target, **given: Any) -> None:
 @options.with_media
 def call(
     server: Target,
-    callee: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="Call this user, not registered by netdyno; default: that of the URI, else our own answer.",
-            metavar="USER",
-        ),
-    ] = None,
+    callee: Callee = None,
     hold: Hold = "0s",
-    ring: Annotated[
-        str, typer.Option(help="How long a call rings.", metavar="TIME", parser=values.time("--ring"))
-    ] = "0s",
-    early_media: Annotated[
-        bool,
-        typer.Option(
-            "--early-media", help="Callees send 183 reliably (100rel, PRACK) and audio while the call rings."
-        ),
-    ] = False,
-    callee_source: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Addresses that callees answer from.",
-            metavar="ADDRESS|PREFIX",
-            rich_help_panel=options.NETWORK,
-        ),
-    ] = None,
+    ring: Ring = "0s",
+    early_media: EarlyMedia = False,
+    callee_source: CalleeSource = None,
     **given: Any,
 ) -> None:
     """Call through a proxy, and report delay and success.
@@ -100,32 +105,18 @@ def call(
     With --media calls have audio (G.711 over RTP), and each call of a second or longer must be heard by both:
     at least 90 % of the audio (--min-heard), and with a MOS of at least 3.6 in 95 % of calls (--min-mos).
 
-        netdyno sip call sip:192.0.2.1 --password secret --rate 50/s --hold 3s
+        netdyno sip call sip:192.0.2.1 --password env:SIP_PASSWORD --rate 50/s --hold 3s
         netdyno sip call sip:192.0.2.1 --to 1000 --rate 5/s
         netdyno sip call sip:192.0.2.1 --media --audio speech.wav --hold 10s
         netdyno sip call sip:192.0.2.1 --dtmf 1234# --hold 3s
         netdyno sip call sip:192.0.2.1 --early-media --media --ring 2s --hold 5s
     """
-    audio, callee_audio = options.media(given)
-    least = options.pressed(given["keys"], given["dtmf_mode"])
-    if options.seconds(hold, "--hold") < least:
-        what = f"pressing {given['keys']} takes {least:.1f} s, and calls last {hold}"
-        raise Error("ND-104-07", what, at="--dtmf", fix=f"Use --hold {least:.1f}s or longer")
-    in_info = given["keys"] if given["dtmf_mode"] == "info" else None
-    if in_info and early_media:
-        what = "calls with early media send no keys by INFO"
-        raise Error("ND-104-07", what, at="--dtmf-mode", fix="Leave one of them out")
-    read = options.read(
+    read = options.read_call(
         server,
         given,
         callee=callee,
-        info_keys=in_info,
-        media=audio,
-        callee_media=callee_audio,
-        min_mos=given["min_mos"],
-        min_heard=given["min_heard"],
-        hold=options.seconds(hold, "--hold"),
-        ring=options.seconds(ring, "--ring"),
+        hold=hold,
+        ring=ring,
         early_media=early_media,
         callee_sources=tuple(callee_source or ()),
     )

@@ -15,7 +15,7 @@ from netdyno.cli.options import insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import info_keys, limits, profile, uri
 from netdyno.sip.manual.sending import header_fields
-from netdyno.sip.verbs import targets
+from netdyno.sip.verbs import passwords, targets
 
 USERS, NETWORK, AUDIO = "User agents", "Network", "Audio"
 SRTP_SUITES = (
@@ -91,8 +91,8 @@ AuthUser = Annotated[
 Password = Annotated[
     str | None,
     typer.Option(
-        help="Password for digest authentication, or where it is: env:NAME, file:PATH.",
-        metavar="TEXT",
+        help="Password for digest authentication.",
+        metavar=passwords.METAVAR,
         rich_help_panel=USERS,
     ),
 ]
@@ -461,7 +461,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         user=user,
         domain=given["domain"],
         auth_user=given["auth_user"],
-        password=profile.password(given["password"]),
+        password=profile.password(passwords.noted(given["password"])),
         expires=given["expires"],
         sdp_size=given["sdp_size"],
         headers=dict(header_fields(given["header"] or [])),
@@ -471,6 +471,34 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         ca=str(given["cacert"].absolute()) if given["cacert"] else None,
         insecure=given["insecure"],
         success=given["success"],
+        **more,
+    )
+
+
+def read_call(
+    server: str, given: Mapping[str, Any], *, hold: str, ring: str, early_media: bool, **more: Any
+) -> profile.Options:
+    """The options of a call, with those of its audio."""
+    audio, callee_audio = media(given)
+    least = pressed(given["keys"], given["dtmf_mode"])
+    if seconds(hold, "--hold") < least:
+        what = f"pressing {given['keys']} takes {least:.1f} s, and calls last {hold}"
+        raise Error("ND-104-07", what, at="--dtmf", fix=f"Use --hold {least:.1f}s or longer")
+    in_info = given["keys"] if given["dtmf_mode"] == "info" else None
+    if in_info and early_media:
+        what = "calls with early media send no keys by INFO"
+        raise Error("ND-104-07", what, at="--dtmf-mode", fix="Leave one of them out")
+    return read(
+        server,
+        given,
+        info_keys=in_info,
+        media=audio,
+        callee_media=callee_audio,
+        min_mos=given["min_mos"],
+        min_heard=given["min_heard"],
+        hold=seconds(hold, "--hold"),
+        ring=seconds(ring, "--ring"),
+        early_media=early_media,
         **more,
     )
 

@@ -56,8 +56,8 @@ def search(
     passes when the criteria of `netdyno sip register` or `netdyno sip call` hold. Last, the rate is confirmed
     over `--sessions` sessions without a failure, or lowered until it is.
 
-        netdyno sip search register sip:192.0.2.1 --password secret --rate 20k/s --duration 5s
-        netdyno sip search call sip:192.0.2.1 --password secret --rate 5k/s --hold 1s
+        netdyno sip search register sip:192.0.2.1 --password env:SIP_PASSWORD --rate 20k/s --duration 5s
+        netdyno sip search call sip:192.0.2.1 --password env:SIP_PASSWORD --rate 5k/s --hold 1s
         netdyno sip search call sip:192.0.2.1 --rate 5k/s --sessions 5000 --no-baseline
     """
     called = {} if kind in profile.REGISTERS else {"callee": None}

@@ -10,7 +10,6 @@ import typer
 from netdyno import reading, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
-from netdyno.core import secret
 from netdyno.errors import PASS, THRESHOLD, Error
 from netdyno.sip.ladder import text
 from netdyno.sip.ladder.arrow import hidden
@@ -19,6 +18,7 @@ from netdyno.sip.manual.exchange import Account
 from netdyno.sip.manual.sending import BODY, PREVIEWED, SipRequest, Times, account_name, as_written
 from netdyno.sip.manual.wire import Wire
 from netdyno.sip.uri import TRANSPORTS
+from netdyno.sip.verbs import passwords
 
 ANSWER = "like 200, 2xx or 404"
 
@@ -63,9 +63,7 @@ def send(
     auth_user: Annotated[
         str | None, typer.Option(help="User for digest; default: that of From.", metavar="NAME")
     ] = None,
-    password: Annotated[
-        str | None, typer.Option(help="Its password, by reference.", metavar="env:NAME|file:PATH")
-    ] = None,
+    password: Annotated[str | None, typer.Option(help="Its password.", metavar=passwords.METAVAR)] = None,
     hold: Annotated[
         str, typer.Option(help="Time from ACK to BYE.", metavar="TIME", parser=values.time("--hold"))
     ] = "0s",
@@ -189,13 +187,8 @@ def _body(given: str | None) -> bytes:
 
 
 def account(password: str | None, name: str) -> Account | None:
-    """Name and password, which is named by its place."""
-    if password is None:
-        return None
-    if password.partition(":")[0] not in ("env", "file"):
-        fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
-        raise Error("ND-104-60", "a password is not written on the command line", at="--password", fix=fix)
-    return Account(name, secret.from_option(password, "--password"))
+    """Name and password."""
+    return Account(name, passwords.read(password)) if password is not None else None
 
 
 def _expected_statuses(text: str) -> range:

@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 from netdyno import files, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
-from netdyno.core import secret
 from netdyno.errors import PASS, Error
 from netdyno.export import prometheus
 from netdyno.sip.metrics import ServerMetrics
 from netdyno.sip.server import SipServer
+from netdyno.sip.verbs import passwords
 
 TLS, WEBSOCKET = "TLS", "WebSocket"
 NAMES = {"tls": "TLS", "ws": "WebSocket", "wss": "WebSocket over TLS", "rtp": "echo of RTP"}
@@ -95,10 +95,10 @@ def serve(
     ] = None,
     user: Annotated[
         list[str] | None,
-        typer.Option(help="A user and its password.", metavar="NAME=env:NAME|file:PATH"),
+        typer.Option(help="A user and its password; repeatable.", metavar=f"NAME={passwords.METAVAR}"),
     ] = None,
     password: Annotated[
-        str | None, typer.Option(help="Password of all other users.", metavar="env:NAME|file:PATH")
+        str | None, typer.Option(help="Password of all other users.", metavar=passwords.METAVAR)
     ] = None,
     call_auth: Annotated[bool, typer.Option(help="Challenge calls too, with 407.")] = False,
     delay: Annotated[
@@ -197,7 +197,7 @@ def serve(
         "role": role,
         "domain": domain or listen.rpartition(":")[0].strip("[]"),
         "users": [_user(one) for one in user or ()],
-        "password": _secret(password, "--password") if password else None,
+        "password": passwords.read(password) if password else None,
         "call_auth": call_auth,
         "delay_ms": round(units.seconds(delay) * 1000),
         "ring_ms": round(units.seconds(ring) * 1000),
@@ -263,14 +263,7 @@ def _user(text: str) -> dict[str, str]:
     name, equals, where = text.partition("=")
     if not equals or not name:
         raise Error("ND-104-04", f"{text!r} is not NAME=env:NAME", at="--user", fix="Like alice=env:WORD")
-    return {"name": name, "password": _secret(where, "--user")}
-
-
-def _secret(text: str, option: str) -> str:
-    if text.partition(":")[0] not in ("env", "file"):
-        fix = "Name it as env:NAME or file:PATH: others can read the arguments of a command"
-        raise Error("ND-104-60", "a password is not written on the command line", at=option, fix=fix)
-    return secret.from_option(text, option)
+    return {"name": name, "password": passwords.read(where, "--user")}
 
 
 def _rows(counters: dict[str, Any]) -> Any:
