@@ -18,6 +18,7 @@ from netdyno.core.wire import (
     Counts,
     GroupPoint,
     GroupResult,
+    PausedInterval,
     PhaseLengths,
     Quantiles,
     Reason,
@@ -55,6 +56,7 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
         ),
         stopped=next((why for why in WORST if any(one.stopped == why for one in found)), None),
         error=next((one.error for one in found if one.error), None),
+        paused=_paused([one.paused for one in found]),
         rates=rates.merged([one.rates for one in found]),
         validity=Validity(
             valid=all(one.validity.valid for one in found),
@@ -65,6 +67,17 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
         interfaces=_interfaces({host: one.interfaces for host, one in parts.items()}),
         series=series({host: one.series for host, one in parts.items()}),
     )
+
+
+def _paused(parts: Sequence[Sequence[PausedInterval]]) -> list[PausedInterval]:
+    """Pauses of all hosts, which stand still together: each as long as the longest of a host."""
+    several = (
+        [part[number] for part in parts if number < len(part)] for number in range(max(map(len, parts)))
+    )
+    return [
+        PausedInterval(t=max(one.t for one in each), seconds=max(one.seconds for one in each))
+        for each in several
+    ]
 
 
 def _reason(host: str, reason: Reason) -> Reason:
@@ -109,6 +122,7 @@ def _group(parts: Sequence[GroupResult], summary: Any) -> GroupResult:
         devices=sum(part.devices for part in parts),
         total=totals.counts([part.total for part in parts]),
         rates={name: math.fsum(part.rates.get(name, 0.0) for part in parts) for name in rates},
+        unit=first.unit,
         loss=_weighted(sent),
         verified=first.verified,
         lateness=summary.lateness,

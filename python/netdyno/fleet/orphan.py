@@ -117,6 +117,9 @@ class EndedCore:
         try:
             absent = self._connect(those, fleet.agents_per_relay)
             self._lost = {name: lost(name, f"with what it measured: {e.what}") for name, e in absent.items()}
+            for host in self._links.hosts[:1]:
+                # merging asks for their indices
+                models.learn(host.about)
             started = datetime.fromtimestamp(run.at, UTC).isoformat(timespec="milliseconds")
             found = self._links.collect(run.hosts, dict(run.profile), started.replace("+00:00", "Z"))
             self._lost |= {host.name: host.lost for host in self._links.hosts if host.lost}
@@ -143,9 +146,7 @@ class EndedCore:
         """It is loaded and has run."""
         match method:
             case "core.describe":
-                about = self._links.hosts[0].about
-                models.learn(about)
-                return about
+                return self._links.hosts[0].about
             case "run.load":
                 for error in self._lost.values():
                     self._log(error.what)

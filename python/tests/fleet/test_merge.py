@@ -9,12 +9,19 @@ from netdyno.core.wire import (
     BucketedQuantiles,
     Counts,
     Distribution,
+    FailureCount,
     GroupPoint,
     GroupResult,
+    LoadUnit,
+    LossPattern,
+    PausedInterval,
     Quantiles,
     Reason,
+    Reordering,
     SeriesPoint,
+    SlowdownResult,
     StallResult,
+    TargetAddress,
     TrialResult,
     Validity,
     WorkerUsage,
@@ -81,6 +88,42 @@ def test_the_result_is_that_of_one_recording() -> None:
         (1, "h1"),
         (2, "h2"),
     ]
+
+
+def test_nothing_of_a_group_is_lost_by_merging() -> None:
+    """A result has each field of a group that its parts have, so that a new one is not forgotten."""
+    calls = LoadUnit(name="calls", intended="a", offered="b", delivered="c")
+    one = trial([1000], 1).groups[0].model_copy(
+        update={
+            "addresses": [TargetAddress(address="h:80", used=True)], "unit": calls, "verified": "payload",
+            "values": {"mos": recording([4000])}, "ipdv": {"response": recording([10])},
+            "reordering": Reordering(ratio=0.5), "losses": LossPattern(lost=1),
+            "slowdown": SlowdownResult(few=1, busy=2), "errors": [FailureCount(kind="timeout", count=1)],
+            "rates": {"a": 1.0},
+        }
+    )  # fmt: skip
+    # indices follow from the merged counts, by what the agents say of the model
+    forgotten = {
+        name
+        for name, of in GroupResult.model_fields.items()
+        if getattr(one, name) == of.get_default(call_default_factory=True)
+    }
+    assert forgotten == {"indices"}
+    part = TrialResult(run="r", groups=[one])
+    (group,) = merge.trial({"a": part, "b": part}, PROFILE, "").groups
+    for name, of in GroupResult.model_fields.items():
+        assert name == "indices" or getattr(group, name) != of.get_default(call_default_factory=True), name
+    assert group.unit == calls
+
+
+def test_a_pause_is_one_of_all_hosts() -> None:
+    waited = [(1.0, 2.0), (5.0, 1.0)], [(1.1, 1.9)], []
+    parts = {
+        f"h{i}": trial([1000], 1, paused=[PausedInterval(t=t, seconds=s) for t, s in part])
+        for i, part in enumerate(waited)
+    }
+    paused = merge.trial(parts, PROFILE, "").paused
+    assert [(one.t, one.seconds) for one in paused] == [(1.1, 2.0), (5.0, 1.0)]
 
 
 def test_a_host_that_is_not_valid_makes_the_result_so_and_is_named() -> None:

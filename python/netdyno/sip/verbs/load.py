@@ -14,7 +14,7 @@ from netdyno.cli.execute import execute
 from netdyno.cli.options import outputs
 from netdyno.core.result import Result
 from netdyno.errors import Error
-from netdyno.experiment import choose
+from netdyno.experiment import choose, cores
 from netdyno.sip import profile
 from netdyno.sip import scenario as scenario_file
 from netdyno.sip.verbs import gate, options, traced
@@ -80,6 +80,7 @@ def register(server: Target, **given: Any) -> None:
 
         netdyno sip register sip:192.0.2.1 --password env:SIP_PASSWORD --rate 200/s
         netdyno sip register 'sip:192.0.2.1;transport=tcp' --users 5000 --password env:SIP_PASSWORD
+        netdyno sip register sip:192.0.2.1 --rate 5k/s --fleet lab
     """
     read = options.read(server, given)
     gate.conform(read, given, "register")
@@ -212,4 +213,5 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
         target = str(document["groups"][int(group[1])]["target"])
         return str(document.get("targets", {}).get(target, target))
 
-    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, place, then=keep))
+    fleets = cores.fleets(given["fleet"], given["tolerate"], wanted)
+    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, place, then=keep, fleets=fleets))

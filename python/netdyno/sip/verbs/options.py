@@ -11,7 +11,7 @@ import typer
 
 from netdyno import units
 from netdyno.cli import values
-from netdyno.cli.options import insert, output_options, parameter
+from netdyno.cli.options import Fleet, Tolerate, insert, output_options, parameter
 from netdyno.errors import Error
 from netdyno.sip import info_keys, limits, profile, uri
 from netdyno.sip.manual.sending import header_fields
@@ -212,6 +212,8 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "threshold": (Thresholds, None),
     "capture": (Capture, False),
     "trace": (Trace, None),
+    "fleet": (Fleet, None),
+    "tolerate": (Tolerate, 0),
     "conformance": (Conformance, False),
     "waive": (Waive, None),
     "user": (User, None),
@@ -415,7 +417,7 @@ def pressed(keys: str | None, mode: str) -> float:
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options that describe a load, which come as `**given`, behind its own."""
-    left_out = ("threshold", "capture", "trace", "conformance", "waive")
+    left_out = ("threshold", "capture", "trace", "fleet", "tolerate", "conformance", "waive")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     return verb
 

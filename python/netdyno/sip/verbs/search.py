@@ -67,7 +67,9 @@ def search(
         raise Error("ND-104-03", "the calls of a search go to callees of its own", at=server, fix=fix)
     gate.conform(read, given, kind)
     carried = None
-    if baseline and not dry_run:
+    if baseline and not dry_run and given["fleet"]:
+        console.note("no baseline: it measures the tester on this machine, and the load comes from a fleet")
+    elif baseline and not dry_run:
         console.note("baseline: the tester against a server of its own, without a DUT")
         carried = own.measured(read, KINDS[kind], given["password"], replace(outputs(given), quiet=True))
         console.note(f"baseline: {'at least ' * carried.open}{words.load(carried.load, 'flows/s')}")

@@ -19,6 +19,9 @@ def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     if given["capture"]:
         fix = "Leave one of them out: `netdyno sip ladder` reads what --capture kept, too"
         raise Error("ND-104-07", "--capture keeps all packets", at="--trace", fix=fix)
+    if given["fleet"]:
+        what = "messages are taken from a capture, which is a file of one host"
+        raise Error("ND-104-07", what, at="--trace and --fleet", fix="Leave one of them out")
     url = urlsplit(document["targets"]["server"])
     if url.scheme not in ("sip", "sip+tcp"):
         what = "messages over TLS and WebSocket cannot be read from packets"
