@@ -17,7 +17,7 @@ from netdyno.cli.live import Live
 from netdyno.cli.live_frame import bar, render_frame, render_summary, sparkline
 from netdyno.cli.live_state import Group, State, begin, share_over, take
 from netdyno.cli.plain import PlainLines
-from netdyno.core.wire import Quantiles, SeriesPoint
+from netdyno.core.wire import Counts, GroupPoint, Quantiles, SeriesPoint
 from netdyno.report.text import M
 from tests.report import sample
 
@@ -334,3 +334,19 @@ def test_no_loss_is_shown_where_nobody_confirms() -> None:
     group.delivered = 9
     assert group.open == pytest.approx(0.1), "somebody counts at the far end after all"
     assert Group("s", sent=10).open == 1.0
+
+
+def test_callers_and_callees_are_not_added_up() -> None:
+    """Both count the same calls; the callers offer them."""
+    names = {"name": "calls", "offered": "flows_started", "delivered": "flows_completed"}
+    unit = {"callers": names | {"intended": "flows_intended"}, "callees": names | {"intended": None}}
+    groups = [{"name": name, "model": "sip", "unit": one} for name, one in unit.items()]
+    state = begin({"groups": groups}, deque())
+    counts = Counts(flows_intended=20, flows_started=20, flows_completed=15)
+    point = SeriesPoint(
+        t=1.0, dt=1.0, phase="measure", groups={name: GroupPoint(counts=counts) for name in unit}
+    )
+    take(state, point)
+    assert list(state.throughput) == [15.0]
+    (line,) = (one for one in draw(state, 120, 30) if one.startswith("completed"))
+    assert "15.0/s" in line.replace(" ", "").replace("\u202f", "") or "15/s" in line.replace(" ", "")

@@ -234,7 +234,7 @@ def _curves(state: State, width: int) -> list[Text]:
     last = next((v for v in reversed(state.p99) if v is not None), None)
     rate = state.throughput[-1] if state.throughput else None
     for name, values, text, style in (
-        ("delivered", list(state.throughput), units.rate(rate), "green"),
+        (state.completed, list(state.throughput), units.rate(rate), "green"),
         ("p99", list(state.p99), f"{units.duration(last)} {state.p99_of}", "magenta"),
     ):
         line = Text(f"{name:<10}", style="dim", no_wrap=True)

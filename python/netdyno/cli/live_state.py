@@ -107,6 +107,18 @@ class State:
     """Per core in the measure phase: intervals, and the sum of the shares it waited for its CPU."""
     error: str = ""
 
+    @property
+    def offering(self) -> list[Group]:
+        """The groups that offer the load; callees and other answering groups count the same calls again."""
+        every = list(self.groups.values())
+        return [one for one in every if one.unit.intended is not None] or every
+
+    @property
+    def completed(self) -> str:
+        """The word for load that ended well, `delivered` or `completed`."""
+        words = {load_unit.completed(one.unit) for one in self.offering}
+        return words.pop() if len(words) == 1 else load_unit.completed(load_unit.MESSAGES)
+
 
 def begin(plan: Plan, logs: deque[str]) -> State:
     """The state at the start of a trial."""
@@ -169,7 +181,7 @@ def _rates(state: State, sample: SeriesPoint, dt: float) -> None:
         group.delay = point.delays[main] if main else None
         if group.delay is not None and (worst is None or group.delay.p99 > worst[0]):
             worst = (group.delay.p99, f"{name} {main}")
-    state.throughput.append(sum(g.delivered_rate for g in state.groups.values()))
+    state.throughput.append(sum(g.delivered_rate for g in state.offering))
     state.p99.append(worst[0] if worst else None)
     state.p99_of = worst[1] if worst else state.p99_of
     state.workers = [(_core(w), w.cpu) for w in sample.workers]

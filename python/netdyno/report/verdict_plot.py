@@ -46,6 +46,9 @@ def verdict_plot(result: Result) -> Plot:
         # a line along zero says nothing that the table does not
         if found and (not t.passed or t.value):
             return Plot(_about(t, len(result.legs) > 1), found)
+    # an index is known of the whole trial only: what was offered and completed shows when it fell
+    if failing and (found := _load(result, failing[0].leg)):
+        return Plot(_about(failing[0], len(result.legs) > 1), found)
     return Plot(None, _measured(result))
 
 
@@ -182,10 +185,23 @@ def _over_repetitions(
 
 def _unasked(result: Result, check: CheckResult) -> list[dict[str, Any]]:
     """What fails without having been asked for: stalls, or nothing delivered."""
+    if check.check != "stalls":
+        return _load(result, check.leg)
     leg = _leg(result, check.leg)
     if leg is None or not leg.repetitions:
         return []
     rep = leg.repetitions[-1]
     samples = charts.samples_of(rep)
-    made = charts.waiting(samples) if check.check == "stalls" else charts.load(samples, load_names.units(rep))
+    made = charts.waiting(samples)
+    return [made | {"id": "judged", "trial": charts.frame(rep, samples)}] if made["views"] else []
+
+
+def _load(result: Result, name: str) -> list[dict[str, Any]]:
+    """What was offered and completed in the last repetition of a leg."""
+    leg = _leg(result, name)
+    if leg is None or not leg.repetitions:
+        return []
+    rep = leg.repetitions[-1]
+    samples = charts.samples_of(rep)
+    made = charts.load(samples, load_names.units(rep))
     return [made | {"id": "judged", "trial": charts.frame(rep, samples)}] if made["views"] else []

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from netdyno.search.edge import passes
 from netdyno.search.trial import Goal, LoadTrial, Space, Strategy, TrialRequest, prepend
 
 MOST = 8
 """Loads that are tried so, each lower than the one before."""
+SPARE = 3.0
+"""Standard deviations of Poisson arrivals by which a trial is longer."""
 STEP = 2.0
 """How much lower, in resolutions."""
 
@@ -30,8 +34,8 @@ def confirmed(goal: Goal, space: Space, inner: Strategy, count: float) -> Strate
 
 
 def seconds(count: float, load: float, space: Space) -> float:
-    """How long a load is offered for `count` flows."""
-    return max(space.seconds, count / load)
+    """How long a load is offered for `count` flows or more, however its random arrivals fall."""
+    return max(space.seconds, (count + SPARE * math.sqrt(count)) / load)
 
 
 def confirmation(goal: Goal, trials: list[LoadTrial], load: float, count: float) -> LoadTrial | None:

@@ -102,9 +102,7 @@ def _confirmation(part: PartSearch, request: SearchRequest, load: float) -> str:
     trial = confirmation(request.goals[0], part.trials, load, request.confirm)
     if trial is None:
         return f"not confirmed by a trial of {request.confirm:,.0f} flows without failure"
-    return (
-        f"confirmed: {trial.load * trial.seconds:,.0f} flows in {trial.seconds:,.1f} s, none of which failed"
-    )
+    return f"confirmed: {trial.sent:,} flows in {trial.seconds:,.1f} s, none of which failed"
 
 
 def _against(base: Baseline, load: float | None, unit: str, *, at_limit: bool) -> str:

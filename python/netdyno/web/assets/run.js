@@ -213,7 +213,7 @@ export function open(root, context) {
         <table><caption class="sr">${tr({ t: "Groups" })}</caption>
           <thead><tr>
             <th scope="col">${tr({ t: "Group" })}</th>
-            ${[{ t: "Intended" }, { t: "Offered" }, { t: "Delivered" }, { t: "Median" }, { t: "99th percentile" }, { t: "In flight or lost" }, { t: "Errors" }].map((one) => html`<th scope="col" class="n">${tr(one)}</th>`)}
+            ${[{ t: "Intended" }, { t: "Offered" }, now.groups.length && now.groups.every((/** @type {any} */ one) => UNITS[one.unit]) ? { t: "Completed" } : { t: "Delivered" }, { t: "Median" }, { t: "99th percentile" }, { t: "In flight or lost" }, { t: "Errors" }].map((one) => html`<th scope="col" class="n">${tr(one)}</th>`)}
           </tr></thead>
           <tbody>${now.groups.map(
             (/** @type {any} */ one) => html`<tr>
