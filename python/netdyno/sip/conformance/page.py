@@ -1,66 +1,97 @@
-"""Verdicts and ladders as a page that needs no other file."""
+"""Verdicts and ladders as a page in English and Korean that needs no other file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from netdyno.escape import lines, visible
+from markupsafe import Markup
+
+from netdyno.report.locale import catalogues
+from netdyno.report.render import one_file
+from netdyno.report.table import Cell, Column, Table
+from netdyno.report.text import Data, M, Msg
 from netdyno.sip.conformance.ladder import parties
 from netdyno.sip.conformance.suite import Outcome, Report
 from netdyno.sip.ladder.drawing import svg
+from netdyno.sip.ladder.page import Row, rows
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222;
-  max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top }
-.pass { color: #17692b } .fail { color: #a31515; font-weight: 600 } .inconclusive { color: #8a5a00 }
-summary { cursor: pointer } svg.ladder { max-width: 100%; height: auto }
-pre { background: #f5f5f5; padding: .6rem; overflow-x: auto; font-size: 12px }
-@media (prefers-color-scheme: dark) {
-  body { background: #16181b; color: #ddd } td, th { border-color: #3a3d42 } pre { background: #22252a }
-  .pass { color: #6cc983 } .fail { color: #ff8a80 } .inconclusive { color: #e0b050 }
+VERDICTS = {
+    "pass": M("pass"),
+    "warning": M("warning"),
+    "fail": M("fail"),
+    "inconclusive": M("inconclusive"),
 }
-"""
+MARKS = {"pass": "good", "fail": "bad"}
 
 
-def _text(text: str) -> str:
-    return escape(visible(text))
+@dataclass(frozen=True)
+class TestView:
+    """A test, with its ladder."""
+
+    id: str
+    title: Data
+    verdict: Msg
+    clause: Data
+    reason: Data | None
+    open: bool
+    drawing: Markup | None
+    messages: list[Row]
 
 
-def _test(one: Outcome) -> Iterator[str]:
-    state = " open" if one.verdict == "fail" else ""
-    yield f'<details id="{_text(one.id)}"{state}><summary><b>{_text(one.id)}</b> {_text(one.title)} '
-    yield f'<span class="{one.verdict}">{one.verdict}</span></summary>'
-    yield f"<p>{_text(one.clause)}. {_text(one.reason)}</p>"
-    if one.ladder:
-        name = f"{one.id}-message"
-        yield svg(one.ladder, parties(one.ladder), name)
-        yield "<details><summary>Messages</summary>"
-        for at, arrow in enumerate(one.ladder):
-            about = f"{arrow.at_ms:.0f} ms, {arrow.source} to {arrow.to}"
-            text = lines(f"{about}\n{arrow.text.replace(chr(13), '').strip()}")
-            yield f'<pre id="{_text(name)}-{at}" tabindex="-1">{escape(text)}</pre>'
-        yield "</details>"
-    yield "</details>"
+@dataclass(frozen=True)
+class ConformancePage:
+    """The template's context."""
+
+    server: Data
+    transport: Data
+    state: str
+    counts: list[Msg]
+    table: Table
+    tests: list[TestView]
+
+    def data(self) -> dict[str, Any]:
+        """What the page's scripts read."""
+        return {"catalogues": catalogues(), "legs": [], "charts": {}, "downloads": [], "copies": {}}
 
 
 def render(report: Report) -> str:
     """The page."""
-    title = f"SIP conformance of {report.server}"
-    counts = ", ".join(f"{report.count(verdict)} {verdict}" for verdict in ("pass", "fail", "inconclusive"))
-    rows = "".join(
-        f'<tr><td><a href="#{_text(one.id)}">{_text(one.id)}</a></td>'
-        f'<td class="{one.verdict}">{one.verdict}</td>'
-        f"<td>{_text(one.clause)}</td><td>{_text(one.reason or one.title)}</td></tr>"
-        for one in report.tests
-    )
-    tests = "".join(part for one in report.tests for part in _test(one))
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{_text(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style>'
-        f"<h1>{_text(title)}</h1><p>Over {_text(report.transport)}: {counts}.</p>"
-        f"<table><tr><th>test<th>verdict<th>clause<th>title, or reason</tr>{rows}</table>"
-        f"<h2>Tests</h2>{tests}</html>\n"
+    counted = [
+        M("{n} pass", n=str(report.count("pass"))),
+        M("{n} with a warning", n=str(report.count("warning"))),
+        M("{n} fail", n=str(report.count("fail"))),
+        M("{n} inconclusive", n=str(report.count("inconclusive"))),
+    ]
+    state = "fail" if report.count("fail") else "pass" if report.count("pass") else "none"
+    page = ConformancePage(
+        Data(report.server), Data(report.transport.upper()), state, counted, _table(report.tests),
+        [_test(one) for one in report.tests],
+    )  # fmt: skip
+    return one_file("conformance.html.j2", page, "netdyno.sip")
+
+
+def _table(tests: Sequence[Outcome]) -> Table:
+    columns = [M("Test"), M("Verdict"), M("Clause"), M("Title, or reason")]
+    table = Table(M("Verdicts"), [Column(one, numeric=False) for one in columns])
+    for one in tests:
+        link = Cell(Markup('<a href="#{0}" translate="no">{0}</a>').format(one.id), one.id)
+        verdict = Cell(VERDICTS[one.verdict], one.verdict, mark=MARKS.get(one.verdict, ""))
+        table.add(link, verdict, Cell(Data(one.clause)), Cell(Data(one.reason or one.title)))
+    return table
+
+
+def _test(one: Outcome) -> TestView:
+    name = f"{one.id}-message"
+    drawing = Markup(svg(one.ladder, parties(one.ladder), name, one.id)) if one.ladder else None
+    return TestView(
+        id=one.id,
+        title=Data(one.title),
+        verdict=VERDICTS[one.verdict],
+        clause=Data(one.clause),
+        reason=Data(one.reason) if one.reason else None,
+        open=one.verdict == "fail",
+        drawing=drawing,
+        messages=rows(one.ladder, name),
     )

@@ -68,7 +68,7 @@ class Outcome(BaseModel):
     title: str
     role: str
     clause: str
-    verdict: Literal["pass", "fail", "inconclusive"]
+    verdict: Literal["pass", "warning", "fail", "inconclusive"]
     reason: str
     duration_ms: int
     ladder: list[Arrow]

@@ -22,6 +22,7 @@ _CSEQ = re.compile(
     rb"^CSeq[ \t]*:" + LWS + rb"(\d{1,10})(?:[ \t]|\r?\n[ \t])+(\S{1,64})", re.IGNORECASE | re.MULTILINE
 )
 CHALLENGES = (401, 407)
+NO_ANSWER = "no final response"
 
 
 class CallRecord(BaseModel):
@@ -101,7 +102,7 @@ class Call:
                 continue
             if status < 200:
                 if not self.cut:
-                    found.append(f"{method}: no final response")
+                    found.append(f"{method}: {NO_ANSWER}")
             elif status >= 300:
                 found.append(f"{method}: {status}")
         return found
@@ -110,7 +111,7 @@ class Call:
     def unknown(self) -> list[str]:
         """Requests whose final response may have been in a packet that is cut."""
         unanswered = [method for (_, method), status in self.answers.items() if status < 200]
-        why = "its final response may be in a packet that is cut"
+        why = "the final response may be in a truncated packet"
         return [f"{method}: {why}" for method in unanswered if self.cut]
 
     @property

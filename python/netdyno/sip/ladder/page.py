@@ -17,7 +17,8 @@ from netdyno.report.locale import catalogues
 from netdyno.report.render import one_file, templates
 from netdyno.report.section import Section
 from netdyno.report.text import Data, M, Msg
-from netdyno.sip.ladder.calls import CallRecord
+from netdyno.sip.ladder.arrow import Arrow
+from netdyno.sip.ladder.calls import NO_ANSWER, CallRecord
 from netdyno.sip.ladder.drawing import svg
 from netdyno.sip.ladder.text import parties
 
@@ -50,7 +51,7 @@ class View:
     name: str
     title: Data
     open: bool
-    verdict: Data | Msg
+    verdict: list[Data | Msg]
     repeated: Msg | None
     drawing: Markup
     messages: list[Row]
@@ -97,16 +98,32 @@ def _view(at: int, call: CallRecord, unfolded: bool) -> View:
         name=name,
         title=Data(call.call_id),
         open=unfolded,
-        verdict=Data("; ".join(known)) if (known := call.failures + call.unknown) else M("No request failed"),
+        verdict=[*map(_failed, call.failures), *map(_cut, call.unknown)] or [M("No request failed")],
         repeated=M("{n} messages repeated", n=f"{call.repeated:,}") if call.repeated else None,
         drawing=Markup(svg(call.messages, parties(call.messages), name, call.call_id)),
-        messages=[
-            Row(
-                f"{name}-{index}",
-                Data(f"{one.at_ms:,.1f} ms  {one.source} → {one.to}  {one.summary}"),
-                one.again,
-                lines(one.text.replace("\r", "").strip()),
-            )
-            for index, one in enumerate(call.messages)
-        ],
+        messages=rows(call.messages, name),
     )
+
+
+def _failed(text: str) -> Data | Msg:
+    method, _, why = text.partition(": ")
+    return M("{method}: no final response", method=Data(method)) if why == NO_ANSWER else Data(text)
+
+
+def _cut(text: str) -> Msg:
+    return M(
+        "{method}: the final response may be in a truncated packet", method=Data(text.partition(": ")[0])
+    )
+
+
+def rows(arrows: Sequence[Arrow], name: str) -> list[Row]:
+    """The texts of messages; the arrow of message 3 leads to `NAME-3`."""
+    return [
+        Row(
+            f"{name}-{index}",
+            Data(f"{one.at_ms:,.1f} ms  {one.source} → {one.to}  {one.summary}"),
+            one.again,
+            lines(one.text.replace("\r", "").strip()),
+        )
+        for index, one in enumerate(arrows)
+    ]
