@@ -31,13 +31,18 @@ LABEL = "netdyno.fleet"
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 """What a name in DNS and of a Service may be (RFC 1035), as long as names of fleets and hosts are."""
 
+_NAMESPACE = re.compile(r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_CPU = re.compile(r"[0-9]{1,4}(\.[0-9]{1,3})?|[0-9]{1,7}m", re.ASCII)
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,510}")
+
 
 def manifest(read: HostsFile, image: str, namespace: str, cpu: str, memory: int) -> str:
     """The manifest as YAML; `memory` in bytes.
 
-    Raises `ND-104-91` where a host or a name does not fit, or has no certificate, `ND-104-05` for a memory
-    that is too small.
+    Raises `ND-104-91` where a host or a name does not fit, or has no certificate, `ND-104-04` and `ND-104-05`
+    for options that Kubernetes would refuse, and a memory that is too small.
     """
+    _check(image, namespace, cpu)
     if memory < LEAST_MEMORY:
         what, fix = f"{memory:,} bytes are too few for an agent", f"Use at least {LEAST_MEMORY >> 20}MiB"
         raise Error("ND-104-05", what, at="--memory", fix=fix)
@@ -51,6 +56,18 @@ def manifest(read: HostsFile, image: str, namespace: str, cpu: str, memory: int)
     for host in read.hosts:
         documents += [secret(read.name, host, namespace), job(read.name, host, image, namespace, cpu, memory)]
     return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _check(image: str, namespace: str, cpu: str) -> None:
+    if not _NAMESPACE.fullmatch(namespace):
+        fix = "Use small letters, digits and -, at most 63"
+        raise Error("ND-104-04", f"{namespace!r} is no namespace of Kubernetes", at="--namespace", fix=fix)
+    if not _CPU.fullmatch(cpu) or not float(cpu.removesuffix("m")):
+        fix = "Write it like 2, 0.5 or 500m"
+        raise Error("ND-104-04", f"{cpu!r} is no number of CPUs", at="--cpu", fix=fix)
+    if not _IMAGE.fullmatch(image):
+        fix = "Write it like registry.lab/netdyno:0.1"
+        raise Error("ND-104-04", f"{image!r} is no reference of an image", at="--image", fix=fix)
 
 
 def named(name: str, what: str, fix: str) -> None:

@@ -13,13 +13,21 @@ from netdyno.errors import Error
 from netdyno.fleet import certificates, hosts, kubernetes
 
 
-def made(folder: Path, *lines: str, name: str = "lab", memory: int = 1 << 30) -> list[dict[str, Any]]:
+def made(
+    folder: Path,
+    *lines: str,
+    name: str = "lab",
+    memory: int = 1 << 30,
+    image: str = "registry.lab/netdyno:1",
+    namespace: str = "load",
+    cpu: str = "4",
+) -> list[dict[str, Any]]:
     path = folder / "hosts.yaml"
     path.write_text(
         f"format: netdyno-fleet/1\nname: {name}\nhosts:\n" + "".join(f"- {one}\n" for one in lines)
     )
     read = hosts.read(path)
-    text = kubernetes.manifest(read, "registry.lab/netdyno:1", "load", "4", memory)
+    text = kubernetes.manifest(read, image, namespace, cpu, memory)
     return list(yaml.safe_load_all(text))
 
 
@@ -52,6 +60,43 @@ def test_each_host_is_a_job_with_its_own_certificate(tmp_path: Path) -> None:
         assert container["args"][1] == f"0.0.0.0:{port}"
         wanted = {"cpu": "4", "memory": "1073741824"}
         assert container["resources"] == {"requests": wanted, "limits": wanted}
+
+
+@pytest.mark.parametrize("version", ["1.25", "1.29", "1.33", "latest"])
+def test_kubernetes_own_schema_takes_each_document(tmp_path: Path, version: str) -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    wanted = validator.latest_version() if version == "latest" else version
+    with_certificates(tmp_path, "a", "b-2")
+    documents = made(tmp_path, "{name: a, launcher: address}", "{name: b-2, launcher: address, port: 9000}")
+    for one in documents:
+        # strictly: a key that the API does not know is a fault
+        validator.validate(one, wanted, strict=True)
+    service, _, job, *_ = documents
+    job["spec"]["template"]["spec"]["restartPolicies"] = "Never"
+    service["spec"]["ports"][0]["port"] = "7448"
+    for one in (job, service):
+        with pytest.raises(validator.ValidationError):
+            validator.validate(one, wanted, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "good", "bad"),
+    [
+        ("cpu", ("2", "0.5", "500m"), ("", "0", "0m", "two", "-1", "1e3", "2 ", "٢")),
+        ("namespace", ("load", "1st", "a" * 63), ("", "Load", "a_b", "-a", "a" * 64, "a\nb")),
+        ("image", ("netdyno", "r.lab:5000/n/netdyno:0.1", "n@sha256:ab"), ("", "a b", "-x", "a\nb")),
+    ],
+)
+def test_options_are_what_kubernetes_takes(
+    tmp_path: Path, option: str, good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    with_certificates(tmp_path, "a")
+    for one in good:
+        assert made(tmp_path, "{name: a, launcher: address}", **{option: one})  # type: ignore[arg-type]
+    for one in bad:
+        with pytest.raises(Error, match=f"--{option}") as e:
+            made(tmp_path, "{name: a, launcher: address}", **{option: one})  # type: ignore[arg-type]
+        assert e.value.code == "ND-104-04", one
 
 
 def test_an_agent_has_some_memory(tmp_path: Path) -> None:
