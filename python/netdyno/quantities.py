@@ -28,9 +28,20 @@ def number(value: float | None, unit: str = "") -> str:
     if unit == "ratio":
         return f"{value * 100:.4g}%"
     if unit not in ("", "count", "/s"):
-        return si(value, unit) if unit.endswith(("/s", "bytes")) else f"{value:,.4g} {unit}"
+        return si(value, unit) if unit.endswith(("/s", "bytes")) else f"{_plain(value)} {unit}"
     text = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.4g}"
     return text + (unit if unit == "/s" else "")
+
+
+def _plain(value: float) -> str:
+    """Four digits, or all of a whole part with more; never with an exponent for what is large."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def difference(value: float) -> str:
+    """A difference of counts or amounts, with its sign: `+12,417`, `-0.5`; whole numbers with each digit."""
+    whole = value == round(value) or abs(value) >= 1000
+    return f"{value:+,.0f}" if whole else f"{value:+.4g}"
 
 
 def si(value: float, unit: str, digits: int = 4) -> str:

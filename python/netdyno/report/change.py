@@ -45,7 +45,7 @@ def of(found: Found, value: float) -> str:
     if not found["effect"]["absolute"]:
         return ratio(value)
     unit = found["metric"]["unit"]
-    text = units.percent(value) if unit == "ratio" else units.significant(value, 4)
+    text = units.percent(value) if unit == "ratio" else units.difference(value)
     return f"+{text}" if value > 0 else text
 
 

@@ -34,6 +34,12 @@ def significant(x: float, digits: int = 3) -> str:
     return f"{rounded:,.{max(0, places)}f}"
 
 
+def difference(x: float) -> str:
+    """A difference of counts or amounts: each digit of a whole number, else four digits and no fewer than all
+    before the point."""
+    return f"{x:,.0f}" if x == round(x) or abs(x) >= 1000 else significant(x, 4)
+
+
 def count(n: float | None) -> str:
     """A count: every digit of it, grouped."""
     if n is None or not _usable(n):

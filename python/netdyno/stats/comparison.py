@@ -73,7 +73,7 @@ class Finding:
     def change_text(self, by: float) -> str:
         """A change of the metric: a share, or a difference where ratios mean nothing."""
         if self.effect.absolute:
-            return f"{by:+,.4g}"
+            return quantities.difference(by)
         return f"{by:+.1%}" if by < 1 else f"× {1 + by:.3g}"
 
 

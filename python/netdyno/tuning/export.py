@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from netdyno import escape
+from netdyno import escape, quantities
 from netdyno.core import redaction
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
@@ -83,7 +83,7 @@ def _claim(one: Mapping[str, Any], pairs: int, level: float) -> str:
     ends = effect["interval"] or (float("nan"), float("nan"))
 
     def words(value: float) -> str:
-        return f"{value:+.4g}" if effect["absolute"] else f"{value:+.1%}"
+        return quantities.difference(value) if effect["absolute"] else f"{value:+.1%}"
 
     name = one["metric"]["name"]
     around = f"interval {words(ends[0])} to {words(ends[1])}"

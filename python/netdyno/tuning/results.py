@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from netdyno import quantities
 from netdyno.api.tables import pandas_module, table
 from netdyno.errors import Error
 from netdyno.stats.comparison import Finding
@@ -78,9 +79,13 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         heads = ("metric", self.study.a.name, self.study.b.name, "change", "interval", "verdict")
+
+        def mean(one: Finding, value: float) -> str:
+            return quantities.number(value, one.metric.unit)
+
         rows = [
             (
-                one.metric.name, f"{one.effect.a:.4g}", f"{one.effect.b:.4g}",
+                one.metric.name, mean(one, one.effect.a), mean(one, one.effect.b),
                 one.change_text(one.effect.change),
                 " … ".join(one.change_text(end) for end in one.effect.interval or ()), str(one.verdict),
             )

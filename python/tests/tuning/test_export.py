@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from netdyno import quantities
 from netdyno.cli.app import call
+from netdyno.report import units
 from netdyno.tuning.owners import conflicts
 
 SOMAXCONN, RMEM = "net.core.somaxconn", "net.ipv4.tcp_rmem.max"
@@ -58,6 +60,40 @@ def test_each_format_has_the_setting_and_where_it_comes_from(
             tasks = [task["ansible.posix.sysctl"] for task in yaml.safe_load(text)]
             found = {task["name"]: task["value"] for task in tasks}
         assert found == expected
+
+
+def test_a_change_of_counts_is_told_with_all_its_digits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = study(tmp_path / "mine.json", **{SOMAXCONN: 12417})
+    of = json.loads(file.read_text())
+    of["result"]["metrics"][0] |= {
+        "metric": {"name": "failed"},
+        "effect": {"change": -12417.0, "interval": [-12420.0, -12400.5], "absolute": True},
+    }
+    file.write_text(json.dumps(of))
+    for form in ("sysctl", "tuned", "ansible"):
+        text = exported(file, form, capfd)
+        assert "# failed better: -12,417, interval -12,420 to -12,400, 12 pairs" in text
+        assert "12417" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12417, "+12,417"),
+        (-12417.0, "-12,417"),
+        (12417.5, "+12,418"),
+        (0, "+0"),
+        (-0.5075, "-0.5075"),
+        (999.96, "+1000"),
+        (1e9 + 7, "+1,000,000,007"),
+    ],
+)
+def test_a_difference_is_neither_rounded_nor_has_it_an_exponent(value: float, text: str) -> None:
+    assert quantities.difference(value) == text
+    plain = units.difference(value)
+    assert plain.replace(",", "").rstrip(".0").lstrip("-") == text.replace(",", "").rstrip(".0").lstrip("+-")
 
 
 STEERS = "x\nkernel.core_pattern=|/tmp/x\x1b[2J\u2028\u202e"

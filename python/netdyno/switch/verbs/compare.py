@@ -280,7 +280,7 @@ def row(one: Contrast, finding: Finding, arms: Any) -> tuple[Any, ...]:
 
     def change(value: float) -> str:
         if e.absolute:
-            return f"{value:+.2%}" if finding.metric.unit == "ratio" else f"{value:+,.4g}"
+            return f"{value:+.2%}" if finding.metric.unit == "ratio" else quantities.difference(value)
         return quantities.change(value)
 
     return (

@@ -358,7 +358,9 @@ def _show_race(
         (
             candidates[one.candidate].name,
             one.blocks,
-            f"{one.gain:+.4g}" if first.zero_is_best else quantities.change(math.expm1(one.gain)),
+            quantities.difference(one.gain)
+            if first.zero_is_best
+            else quantities.change(math.expm1(one.gain)),
             "" if one.left is None else f"left after {one.left}",
         )
         for one in standings
@@ -418,7 +420,8 @@ def remarks(result: Comparison) -> Iterator[str]:
             found = "too noisy to tell" if one.detectable >= NOISY else share(one.detectable)
             yield f"{one.metric.name}: minimum detectable effect ({one.effect.n} pairs): {found}"
         if one.verdict is Verdict.NOT_SHOWN and one.least_count is not None:
-            seen = f"minimum detectable effect ({one.effect.n} pairs): {one.least_count:.2g} a trial"
+            least_count = quantities.difference(one.least_count)[1:]
+            seen = f"minimum detectable effect ({one.effect.n} pairs): {least_count} a trial"
             yield f"{one.metric.name}: {seen}"
         if one.likely is not None:
             yield (

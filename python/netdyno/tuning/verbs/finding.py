@@ -38,5 +38,5 @@ def spread(mean: float, sd: float, metric: Metric) -> str:
 def change(one: Finding, value: float) -> str:
     """A change: a share, or a difference where there are no ratios."""
     if one.effect.absolute:
-        return f"{value:+.2%}" if one.metric.unit == "ratio" else f"{value:+,.4g}"
+        return f"{value:+.2%}" if one.metric.unit == "ratio" else quantities.difference(value)
     return quantities.change(value)

@@ -110,7 +110,7 @@ def changed(metric: Metric, better_by: float, reference: float) -> str:
     """A gain as the change of the metric that it is."""
     moved = change(metric, better_by, reference) or 0.0
     if metric.zero_is_best:
-        return f"{moved:+,.4g}" if moved else "0"
+        return quantities.difference(moved) if moved else "0"
     return f"{moved:+.1%}" if moved < 1 else f"×{1 + moved:.3g}"
 
 
@@ -118,7 +118,7 @@ def sized(metric: Metric, size: float, reference: float) -> str:
     """The size of an effect: as a gain; of counts how many more it may be."""
     if not metric.zero_is_best:
         return changed(metric, size, reference)
-    return f"±{change(metric, -size, reference):,.3g}"
+    return f"±{quantities.difference(abs(change(metric, -size, reference) or 0.0))[1:]}"
 
 
 def times(better_by: float | None) -> str:

@@ -227,5 +227,5 @@ def _row(line: MeasuredRow) -> list[str | Text]:
 
 def _detectable(found: Finding) -> str:
     if found.least_count is not None:
-        return f"±{found.least_count:,.3g}"
+        return f"±{quantities.difference(found.least_count)[1:]}"
     return least(found.detectable)

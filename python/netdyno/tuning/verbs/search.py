@@ -248,7 +248,7 @@ def _cell(proof: Proof, metric: str) -> Text:
 
     def with_unit(x: float) -> str:
         if e.absolute:
-            return f"{x:+,.4g}"
+            return quantities.difference(x)
         return f"{x:+.1%}" if x < 1 else f"×{1 + x:.3g}"
 
     ends = f" ({with_unit(e.interval[0])} … {with_unit(e.interval[1])})" if e.interval else ""
