@@ -23,6 +23,8 @@ FILES = ("sysfs", "device_napi")
 """Ways to files of a device."""
 UDEV = "udev/rules.d/netdyno-tune.rules"
 """Letters come after digits: these are read last, so that they hold."""
+OF_FIRST = Path("/proc/sys/net/core/netdev_budget")
+"""A parameter that the kernel shows in its first network namespace only."""
 _NAME = re.compile(r"(sysctl\.d/netdyno-tune(-\d+)?\.conf)|(rules\.d/netdyno-tune(-\d+)?\.rules)")
 _HEAD = "# Written by `netdyno tune apply --keep`; `netdyno tune restore` takes it away again.\n"
 
@@ -92,12 +94,12 @@ def _without_kept(plan: Plan) -> Plan:
 
 def in_other_namespace() -> bool:
     """Whether we are in another network namespace than the process that started first here, whose files are
-    read at boot; where that may not be looked at, whether ours has a name, which the machine's has not."""
+    read at boot; where that may not be looked at, whether ours is not the kernel's first."""
     first = "/proc/1/ns/net"
     try:
         Path(first).stat()
     except OSError:
-        return any(map(namespace.is_ours, namespace.names()))
+        return not OF_FIRST.exists()
     return not namespace.is_ours(first)
 
 

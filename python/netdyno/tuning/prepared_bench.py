@@ -153,6 +153,7 @@ class BenchRequest:
 def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[PreparedBench]:
     """The bench that is asked for; interrupts leave nothing of it behind, and what was measured is kept."""
     if not request.real:
+        _refuse_ignored(request)
         bench = SimulatedBench()
         known = {t.name: t for t in bench.tunables}
         yield PreparedBench(bench, SIMULATED, known, bench.baseline, tuple(known), None, False)
@@ -175,6 +176,19 @@ def open_bench(request: BenchRequest, interrupts: Interrupts) -> Iterator[Prepar
             workload(made.spec).slos, made.patience,
             lambda tried: itertools.chain(base.remarks(), remarks(made.spec, tried)),
         )  # fmt: skip
+
+
+def _refuse_ignored(request: BenchRequest) -> None:
+    """The simulation is a formula: raises for what would change nothing of it."""
+    given = {
+        "--set": request.options, "--path": request.path, "--baseline": request.baseline,
+        "--class": request.service, "--tune": request.tuned != "server", "--global": request.allow_global,
+    }  # fmt: skip
+    for option, value in given.items():
+        if value:
+            what = f"{option} changes nothing of {SIMULATED}, whose answers are a formula"
+            fix = "Leave it out, or name a workload in place of sim"
+            raise Error("ND-104-07", what, at=option, fix=fix)
 
 
 def beginning_with(made: NamespaceBench, base: Baseline) -> NamespaceBench:

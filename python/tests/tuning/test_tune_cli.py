@@ -118,6 +118,23 @@ def test_what_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize(
+    "option",
+    [
+        ("--path", "delay=10ms"), ("--baseline", "linux"), ("--set", "seconds=3"), ("--class", "latency"),
+        ("--tune", "client"), ("--global",),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", [SCREEN, SEARCH], ids=["screen", "search"])
+def test_what_changes_nothing_of_the_simulation_is_refused(
+    command: list[str], option: tuple[str, ...], state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call([*command, *option]) == 104
+    said = " ".join(capsys.readouterr().err.split())
+    assert "ND-104-07" in said and f"{option[0]} changes nothing of sim" in said
+    assert not (state / "tuning").exists()
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         (["screen", "iperf-tcp"], "Did you mean 'iperf3-tcp'?"),
