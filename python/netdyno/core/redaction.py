@@ -20,12 +20,34 @@ _PARTS = (
     "api-key", "api_key", "apikey", "access-key", "access_key",
 )  # fmt: skip
 _WHOLE = ("key", "sig", "pass", "pwd", "jwt", "code")
+REFERENCE = re.compile(r"\{(env|file):([^{}]+)\}")
+"""What names a secret of a command in the environment or in a file."""
 _AUTHORITY = re.compile(r"[^/?#\s]*")
 _BARE = re.compile(r"(?<![\w/:\[])[^\s:/@'\"]+:(?!//)[^\s@'\"]+@(?=[\w\[])")
 _PARAMETER = re.compile(r"(?<=[?&])([^=&?#\s'\"]+)=([^&#\s'\"]+)")
 _OPTION = re.compile(r"(?<!\S)(--?)([\w-]+)(=|\s+)('[^']*'|\"[^\"]*\"|[^\s-]\S*)")
 _FIELD = re.compile(r"(?<![\w-])([\w-]+)(:\s*)([^'\"]+)(?=['\"])")
 _VARIABLE = re.compile(r"(?<![\w?&-])(\w+)(=)([^\s'\"&]+)")
+
+_PROGRAMS = (
+    (r"redis-cli|redis-benchmark|valkey-cli|valkey-benchmark|memtier_benchmark", "-a", r"\s+"),
+    (r"mysql|mysqlslap|mysqladmin|mariadb|mariadb-slap", "-p", ""),
+    (r"mosquitto_pub|mosquitto_sub|mosquitto_rr", "-P", r"\s+"),
+    (r"curl|h2load", "-u", r"\s*"),
+    (r"ab|ab2", "-A", r"\s*"),
+    (r"sshpass", "-p", r"\s*"),
+    (r"ldapsearch", "-w", r"\s*"),
+)
+"""Programs whose option for a password, or for name and password, has one letter; and what stands between it
+and the value."""
+_WORD = r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"]+)"
+_LETTERED = [
+    (
+        re.compile(rf"(?<![\w-])(?:{programs})(?![\w-])"),
+        re.compile(rf"(?<![^\s'\"])({letter}{between})({_WORD})"),
+    )
+    for programs, letter, between in _PROGRAMS
+]
 
 _known: set[bytes] = set()
 """Secrets and their parts, folded."""
@@ -57,14 +79,42 @@ def hide(text: str) -> str:
 def command(text: str) -> str:
     """A command line without secrets: those of URLs, and of options, header fields and variables with the
     name of one."""
+    return hide(_masked(text, []))
+
+
+def in_command(text: str) -> list[str]:
+    """The secrets of a command line: what `command` hides, as it is written there."""
+    found: list[str] = []
+    _masked(text, found)
+    for word in re.split(r"[\s'\"]+", text):
+        if ":" in _AUTHORITY.match(word.partition("://")[2])[0].rpartition("@")[0]:  # type: ignore[index]
+            found += credentials(word)
+    found += [value for name, value in _PARAMETER.findall(text) if is_named(name)]
+    return list(dict.fromkeys(found))
+
+
+def _masked(text: str, secrets: list[str]) -> str:
+    """A command line without the values of options, header fields and variables that are secret, which go to
+    `secrets`. A reference to a secret that stands elsewhere is none."""
+
+    def hidden(value: str) -> str:
+        plain = value.strip("'\"")
+        if REFERENCE.fullmatch(plain):
+            return value
+        if plain != HIDDEN:
+            secrets.append(plain)
+        return HIDDEN
 
     def masked(found: re.Match[str]) -> str:
-        *before, name, between, _ = found.groups()
-        return "".join([*before, name, between, HIDDEN]) if is_named(name) else found[0]
+        *before, name, between, value = found.groups()
+        return "".join([*before, name, between, hidden(value)]) if is_named(name) else found[0]
 
     for pattern in (_FIELD, _OPTION, _VARIABLE):
         text = pattern.sub(masked, text)
-    return hide(text)
+    for program, option in _LETTERED:
+        if program.search(text):
+            text = option.sub(lambda found: found[1] + hidden(found[2]), text)
+    return text
 
 
 def hide_in(value: Any) -> Any:

@@ -24,6 +24,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from netdyno.config import Config
+from netdyno.core import redaction
 from netdyno.errors import Error
 from netdyno.experiment.permanent import PermanentFailures
 from netdyno.lab import impairment
@@ -147,8 +148,10 @@ class Spec(Config):
 
 def _command_label(options: Mapping[str, Any]) -> str:
     """The commands; a digest tells benches with the same commands and other metrics apart."""
-    server = f" on {options['server']}" if options.get("server") else ""
-    return f"{options.get('load')}{server} [{digest(options)}]"
+    # what a password is does not make another bench, and is kept nowhere
+    plain = {key: redaction.command(one) if isinstance(one, str) else one for key, one in options.items()}
+    server = f" on {plain['server']}" if plain.get("server") else ""
+    return f"{plain.get('load')}{server} [{digest(plain)}]"
 
 
 def digest(what: Mapping[str, Any]) -> str:
@@ -446,7 +449,7 @@ class NamespaceBench:
             if e.code != "ND-91-25":
                 raise
             late = limit is not None and time.monotonic() - begin >= limit
-            why = cut_short(limit) if limit and late else str(e)
+            why = cut_short(limit) if limit and late else redaction.hide(str(e))
             failure = None if late else e
         seconds = time.monotonic() - begin
         counters |= up.sampler.stop()

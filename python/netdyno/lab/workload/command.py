@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from netdyno.core import redaction, secret
 from netdyno.errors import Error
 from netdyno.lab.counters import NET
 from netdyno.lab.dut.base import Settings
@@ -39,7 +40,8 @@ LOOK = 0.02
 
 class CommandOptions(Settings):
     """Settings of a command as a workload. In both commands `{address}` stands for the IPv4 address of the
-    server, `{address6}` for that of IPv6 (in a URL in brackets), `{seed}` for the trial's seed."""
+    server, `{address6}` for that of IPv6 (in a URL in brackets), `{seed}` for the trial's seed; `{env:NAME}`
+    and `{file:PATH}` for a secret that stands there."""
 
     load: str = Field(min_length=1)
     """Command that loads the service and prints its result; without a shell."""
@@ -79,6 +81,7 @@ class CommandLoad(Workload):
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)
         o = self.options
+        redaction.learn(*redaction.in_command(o.load), *redaction.in_command(o.server or ""))
         self._printed = printed.metrics(o.metrics, o.better, o.slo)
         self.metrics = metric_table(*(one.metric for one in self._printed))
         self.slos = tuple(printed.slo(text) for text in o.slo)
@@ -120,6 +123,9 @@ def words(command: str, site: Site, seed: int) -> list[str]:
     filled = shlex.split(command)
     for name, value in values.items():
         filled = [word.replace(name, value) for word in filled]
+    filled = [
+        redaction.REFERENCE.sub(lambda found: secret.from_option(found[0][1:-1], command), w) for w in filled
+    ]
     program = shutil.which(filled[0]) or shutil.which(filled[0], path=SYSTEM)
     if program is None:
         what = f"the program {filled[0]} is missing"
