@@ -35,7 +35,9 @@ def dut(bears: Callable[[TrialRequest], bool]) -> Callable[[TrialRequest], LoadT
 
 def test_the_last_trial_has_all_flows() -> None:
     seen, why = trial.run(confirmed(GOAL, SPACE, found(800.0), 50_000), dut(lambda ask: ask.load <= 800))
-    assert [(one.load, one.seconds) for one in seen][2:] == [(800.0, 62.5)] and why == "resolution"
+    (last,) = seen[2:]
+    assert (last.load, why) == (800.0, "resolution")
+    assert 50_000 < last.sent < 51_000, "arrivals are random, and none of the flows may be missing"
     assert confirmation(GOAL, seen, 800.0, 50_000) is seen[2]
     assert confirmation(GOAL, seen[:2], 800.0, 50_000) is None, "10 s are no 50,000 flows"
 
