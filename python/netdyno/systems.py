@@ -126,6 +126,10 @@ class System:
     answers: Mapping[str, str] = field(default_factory=dict)
     """What the dashboard answers an operator below `/api/SYSTEM/`, by the last part of the path: a function
     from the request's JSON object to that of the answer."""
+    load_options: Mapping[str, str] = field(default_factory=dict)
+    """Of its verbs that load a server: the options that say the `rate` and how many `devices`."""
+    uris: Mapping[str, str] = field(default_factory=dict)
+    """By scheme, the verbs that load a URI which `netdyno run` does not take; `{uri}` is its place."""
     configurations: Mapping[str, ConfigurationPage] = field(default_factory=dict)
     """Pages of `docs/reference/` and schemas of `schema/`, by their names there."""
 
@@ -229,6 +233,7 @@ With `tuning`: tables 7 to 9 of the paper by `netdyno tune reproduce paper`.
     ),
 )
 
+_SIP_LOADS = "netdyno sip register, netdyno sip call or netdyno sip load {uri}"
 SIP = System(
     name="sip",
     verb="sip",
@@ -269,6 +274,8 @@ authentication, forking, workers, provisional responses, session timers and size
         listed="netdyno.sip.reproduce.run:listed",
     ),
     sections={"ladder.json": "netdyno.sip.ladder.page:section"},
+    load_options={"rate": "--rate", "devices": "--users"},
+    uris={"sip": _SIP_LOADS, "sips": _SIP_LOADS},
     dashboard=(DashboardPage("sip", "SIP message", "sip.js", operator=True),),
     answers={"preview": "netdyno.sip.dashboard:preview", "send": "netdyno.sip.dashboard:exchange"},
 )

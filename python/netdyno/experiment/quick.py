@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from netdyno import systems
 from netdyno.core import models
 from netdyno.core.wire import ModelDescription, Scheme, UrlMapping
 from netdyno.errors import Error
@@ -41,9 +42,9 @@ def no_url(text: str) -> Error | None:
     if colon and scheme.lower() in models.quick():
         fix = f"Write {scheme}://{rest.lstrip('/') or 'HOST'}"
         return Error("ND-104-26", "a URL has :// after its scheme", at=text, fix=fix)
-    if colon and scheme.lower() in ("sip", "sips"):
-        fix = f"Use netdyno sip register, netdyno sip call or netdyno sip load {text}"
-        return Error("ND-104-26", "SIP is loaded by verbs of its own", at=text, fix=fix)
+    if colon and (verbs := systems.named("uris").get(scheme.lower())):
+        what = f"{scheme.upper()} is loaded by verbs of its own"
+        return Error("ND-104-26", what, at=text, fix=f"Use {verbs.replace('{uri}', text)}")
     if not _HOST.fullmatch(text):
         return None
     host = text.partition("/")[0]

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from netdyno import systems
 from netdyno.core.result import GroupSummary, Repetition, Result
 from netdyno.core.wire import Reason
 from netdyno.stats.connections import cpu_was_short, needed
 
 SHORT, LATE, STARVED, OWN, CONNECTIONS = "ND-90-01", "ND-90-02", "ND-90-03", "ND-90-04", "ND-90-08"
 CALLED_EARLY = "called before its registration"
-"""Cause of SIP calls that failed as their callees, of the same run, had yet to register."""
+"""Cause of calls that failed as their callees, of the same run, had yet to register."""
 SAMPLES = 500
 """Messages from which on the 99th percentile of lateness rests on more than a handful of them."""
 
@@ -107,7 +108,8 @@ def _leg(reason: Reason) -> str:
 
 def _more(result: Result, devices: int | None) -> str:
     count = "more" if devices is None else str(devices)
-    option = "--users" if _is_sip(result) else "--devices" if _is_url(result) else None
+    own = _load_options(result)
+    option = own.get("devices") or ("--devices" if _is_url(result) else None)
     if option:
         return f"{option} {count}" if devices else f"more {option}"
     return f"devices: {count}" if devices else "more devices"
@@ -145,15 +147,16 @@ def _is_url(result: Result) -> bool:
     return any(_URL.match(word) for word in result.command[2:])
 
 
-def _is_sip(result: Result) -> bool:
-    """Whether a verb of `netdyno sip` made the load, with options of its own."""
-    return list(result.command[1:2]) == ["sip"]
+def _load_options(result: Result) -> Mapping[str, str]:
+    """Options of the load, where a verb of a system made it; none: `netdyno run` did."""
+    verb = list(result.command[1:2])
+    return next((one.load_options for one in systems.SYSTEMS if [one.verb] == verb), {})
 
 
 def _lower(result: Result) -> tuple[str, ...]:
     """A load that is likely to do, as it is asked for; nothing where the load is as low as may be."""
-    if _is_sip(result):
-        return ("lower --rate",)
+    if option := _load_options(result).get("rate"):
+        return (f"lower {option}",)
     if not _is_url(result):
         return ("lower the load (--load 0.25)",)
     rates = [r for leg in result.legs for g in leg.summary.groups if (r := g.rates.get("messages_sent"))]
