@@ -100,6 +100,25 @@ def test_a_call_over_udp(tmp_path: Path, ng: bool) -> None:
     assert "|<" in shown[3]
 
 
+def test_a_user_agent_keeps_its_column_from_another_port(tmp_path: Path) -> None:
+    """A retry from a new port is no new party; a proxy on the same host is one."""
+    proxy, retry = (UAC[0], 5070), (UAC[0], 40001)
+    invite = b"INVITE sip:bob@b SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@a>;tag=t1\r\n"
+    invite += b"Call-ID: x\r\nCSeq: 1 INVITE\r\n\r\n"
+    passed = invite.replace(
+        b"Via:", b"Via: SIP/2.0/UDP p;branch=z9hG4bK2, SIP/2.0/UDP q;branch=z9hG4bK3\r\nVia:"
+    )
+    busy = b"SIP/2.0 486 Busy Here\r\nFrom: <sip:a@a>;tag=t1\r\nCall-ID: x\r\nCSeq: 1 INVITE\r\n\r\n"
+    ways = [(invite, UAC, proxy), (passed, proxy, UAS), (invite, retry, proxy), (busy, proxy, retry)]
+    frames = [frame(ip(udp(data, a, b), a[0], b[0], 17)) for data, a, b in ways]
+    [call] = calls(read(pcap(tmp_path / "c.pcap", frames)))
+    names = [f"{host}:{port}" for host, port in (UAC, proxy, UAS)]
+    assert call.parties == names
+    assert (call.drawn[2].source, call.drawn[3].to) == (names[0], names[0])
+    assert call.arrows[2].source == f"{retry[0]}:{retry[1]}", "what was on the wire stays"
+    assert call.record().aliases == {f"{retry[0]}:{retry[1]}": names[0]}
+
+
 def test_fragments_are_joined_in_any_order(tmp_path: Path) -> None:
     body = "a=padding\r\n" * 300
     large = udp(message("INVITE sip:bob@b SIP/2.0", "1 INVITE", body=body))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -21,6 +21,11 @@ _CALL_ID = re.compile(
 _CSEQ = re.compile(
     rb"^CSeq[ \t]*:" + LWS + rb"(\d{1,10})(?:[ \t]|\r?\n[ \t])+(\S{1,64})", re.IGNORECASE | re.MULTILINE
 )
+_VIA = re.compile(rb"^(?:Via|v)[ \t]*:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*", re.IGNORECASE | re.MULTILINE)
+_HOP = re.compile(rb"SIP\s*/\s*2\.0\s*/", re.IGNORECASE)
+_FROM_TAG = re.compile(
+    rb"^(?:From|f)[ \t]*:[^\r\n]*?;[ \t]*tag=([^;,\s]{1,256})", re.IGNORECASE | re.MULTILINE
+)
 CHALLENGES = (401, 407)
 NO_ANSWER = "no final response"
 
@@ -34,7 +39,14 @@ class CallRecord(BaseModel):
     failures: list[str]
     unknown: list[str] = []
     repeated: int
+    aliases: dict[str, str] = {}
+    """Further addresses of a party that went on from another port, and its first one."""
     messages: list[Arrow]
+
+    @property
+    def drawn(self) -> list[Arrow]:
+        """The messages with a column for each party, from whichever port it sends."""
+        return columns(self.messages, self.aliases)
 
 
 @dataclass
@@ -51,7 +63,11 @@ class Call:
     """The last status of each request, by sequence number and method; 0: none."""
     cut: bool = False
     """Whether packets of the capture are cut: an answer that is not there may have been in one of them."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Further addresses of a party, and its first one."""
     _sent: set[tuple[str, str, bytes]] = field(default_factory=set)
+    _origins: dict[tuple[str, bytes], str] = field(default_factory=dict)
+    """First address of a user agent, by its host and the tag of its requests."""
 
     def add(self, message: Message) -> None:
         """One more message."""
@@ -60,7 +76,20 @@ class Call:
         self._sent.add(key)
         at = (message.at - self.began) * 1000
         self.arrows.append(arrow(at, message.source, message.to, message.data, again))
+        self._meet(message)
         self.note(message.data)
+
+    def _meet(self, message: Message) -> None:
+        """Recognise a user agent that sends from another port: same host and tag, and no proxy between."""
+        head = message.data.split(b"\r\n\r\n", 1)[0]
+        tag = _FROM_TAG.search(head)
+        hops = sum(len(_HOP.findall(line)) for line in _VIA.findall(head))
+        if tag is None or hops != 1 or is_response(head):
+            return
+        host = message.source.rpartition(":")[0]
+        first = self._origins.setdefault((host, tag[1]), message.source)
+        if message.source != first and message.source not in self._origins.values():
+            self.aliases[message.source] = first
 
     def note(self, message: bytes) -> None:
         """What a message says of its request: that it was sent, or its status."""
@@ -80,7 +109,12 @@ class Call:
     @property
     def parties(self) -> list[str]:
         """Its parties from left to right."""
-        return parties(self.arrows)
+        return parties(self.drawn)
+
+    @property
+    def drawn(self) -> list[Arrow]:
+        """The messages with a column for each party, from whichever port it sends."""
+        return columns(self.arrows, self.aliases)
 
     @property
     def repeated(self) -> int:
@@ -128,8 +162,20 @@ class Call:
             failures=self.failures,
             unknown=self.unknown,
             repeated=self.repeated,
+            aliases=self.aliases,
             messages=self.arrows,
         )
+
+
+def columns(arrows: Sequence[Arrow], aliases: Mapping[str, str]) -> list[Arrow]:
+    """Messages between the first addresses of their parties."""
+    if not aliases:
+        return list(arrows)
+
+    def first(address: str) -> str:
+        return aliases.get(address, address)
+
+    return [one.model_copy(update={"source": first(one.source), "to": first(one.to)}) for one in arrows]
 
 
 def call_id(message: bytes) -> str:

@@ -100,7 +100,7 @@ def _view(at: int, call: CallRecord, unfolded: bool) -> View:
         open=unfolded,
         verdict=[*map(_failed, call.failures), *map(_cut, call.unknown)] or [M("No request failed")],
         repeated=M("{n} messages repeated", n=f"{call.repeated:,}") if call.repeated else None,
-        drawing=Markup(svg(call.messages, parties(call.messages), name, call.call_id)),
+        drawing=Markup(svg(call.drawn, parties(call.drawn), name, call.call_id)),
         messages=rows(call.messages, name),
     )
 

@@ -123,7 +123,7 @@ def _show(calls: list[Call], messages: bool) -> None:
         if at:
             console.line("")
         console.line(f"{call.call_id}: {call.result}")
-        for row in text.lines(call.arrows, call.parties):
+        for row in text.lines(call.drawn, call.parties):
             console.line(row)
         for number, arrow in enumerate(call.arrows if messages else (), start=1):
             console.line("")
