@@ -11,10 +11,10 @@ from netdyno.search import sizes, strategies, words
 from netdyno.search.axes import Fits, axes
 from netdyno.search.confirmed import confirmation, confirmed
 from netdyno.search.finding import finding
-from netdyno.search.load import Axis
+from netdyno.search.load import Axis, loading
 from netdyno.search.mlr import RelevantBounds
 from netdyno.search.request import Baseline, PartSearch, SearchRequest
-from netdyno.search.trial import Space, Strategy, TrialRequest
+from netdyno.search.trial import LoadTrial, Space, Strategy, TrialRequest
 
 NEAR = 0.95
 """Of the baseline: a load from there on is bounded by the tester."""
@@ -102,7 +102,17 @@ def _confirmation(part: PartSearch, request: SearchRequest, load: float) -> str:
     trial = confirmation(request.goals[0], part.trials, load, request.confirm)
     if trial is None:
         return f"not confirmed by a trial of {request.confirm:,.0f} flows without failure"
-    return f"confirmed: {trial.sent:,} flows in {trial.seconds:,.1f} s, none of which failed"
+    return f"confirmed: {_flows(part, trial):,} flows in {trial.seconds:,.1f} s, none of which failed"
+
+
+def _flows(part: PartSearch, trial: LoadTrial) -> int:
+    """How many flows began in a trial: by its counters, where they are at hand."""
+    repetition, leg = part.repetitions.get(trial.number), part.axis.leg
+    load = {str(group.get("name")) for group in loading(leg.profile)} if repetition else set()
+    begun = (
+        sum(one.measured.flows_started for one in repetition.groups if one.name in load) if repetition else 0
+    )
+    return begun or round(trial.load * trial.seconds)
 
 
 def _against(base: Baseline, load: float | None, unit: str, *, at_limit: bool) -> str:
