@@ -26,6 +26,8 @@ ROLES = {"R": "registrar", "P": "proxy", "D": "redirect"}
 SERVED = {"R": "proxy", "P": "proxy", "D": "redirect"}
 """Role of our server that a purpose is of."""
 T1_MS = 100
+RECOMMENDED = {"P07", "P11", "P25", "R16", "R17", "R18", "D03", "D04", "D05"}
+"""Purposes whose clause, or the part of it that our faults break, is a SHOULD of RFC 3261."""
 
 
 def target(address: str, password: bool = True, transport: str = "udp") -> suite.Target:
@@ -57,7 +59,9 @@ def test_a_conforming_server_passes(test: str) -> None:
 @pytest.mark.parametrize("test", IDS)
 def test_its_fault_is_found(test: str) -> None:
     found = outcome(test, fault=test)
-    assert found.verdict == "fail", found.reason + "\n" + "\n".join(ladder.lines(found.ladder))
+    assert found.verdict == ("warning" if test in RECOMMENDED else "fail"), (
+        found.reason + "\n" + "\n".join(ladder.lines(found.ladder))
+    )
     assert found.reason
     assert not any(word in arrow.text for arrow in found.ladder for word in USERS.values())
 
@@ -111,12 +115,24 @@ def test_the_command_tells_verdicts(
     assert run(*words, fault="P04") == 99
     said = capsys.readouterr().out
     assert "Max-Forwards is 20" in said
-    assert "1 pass, 1 fail, 1 inconclusive" in said
+    assert "1 pass, 0 warning, 1 fail, 1 inconclusive" in said
     assert "INVITE sip:alice@" in said
     assert USERS["alice"] not in said + html.read_text() + junit_file.read_text()
     suite_node = ET.parse(junit_file).getroot()
     assert (suite_node.get("tests"), suite_node.get("failures"), suite_node.get("skipped")) == ("3", "1", "1")
     assert "<svg" in html.read_text()
+
+
+def test_a_recommendation_that_is_not_met_fails_nothing(
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit_file = tmp_path / "junit.xml"
+    assert run("--only", "P25", "--junit", str(junit_file), fault="P25") == 0
+    said = capsys.readouterr().out
+    assert "0 pass, 1 warning, 0 fail" in said and "Accept is absent" in said
+    node = ET.parse(junit_file).getroot()
+    assert (node.get("failures"), node.get("skipped")) == ("0", "0")
+    assert "RFC 3261 11.2 recommends it" in (node.findtext("testcase/system-out") or "")
 
 
 def test_the_command_prints_json(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,9 @@ pub struct Test {
     pub role: String,
     /// Clause of the standard that decides.
     pub clause: String,
+    /// Whether the clause demands or recommends it.
+    #[serde(default)]
+    pub level: Level,
     /// Why the test is as it is.
     #[serde(default)]
     pub notes: String,
@@ -100,6 +103,17 @@ pub struct Test {
     pub setup: Vec<Map<String, Value>>,
     /// Steps.
     pub steps: Vec<Map<String, Value>>,
+}
+
+/// How binding a clause is (RFC 2119).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// MUST: a server that does otherwise fails.
+    #[default]
+    Required,
+    /// SHOULD: it gets a warning.
+    Recommended,
 }
 
 /// A test file that cannot be played.

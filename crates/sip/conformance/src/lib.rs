@@ -2,7 +2,7 @@
 //!
 //! A [`Test`] has user agents and steps: messages that they send, and messages that they expect of the server. [`run`] plays
 //! tests one after the other over sockets of the kernel, and returns a verdict for each: pass, fail with the clause that was
-//! broken, or inconclusive where a precondition of the test was not met. [`torture`] does the same with the messages of RFC 4475.
+//! broken, warning where the clause only recommends it, or inconclusive where a precondition of the test was not met. [`torture`] does the same with the messages of RFC 4475.
 
 mod address;
 mod agent;
@@ -28,6 +28,8 @@ use serde::Serialize;
 pub enum Verdict {
     /// Every expectation was met.
     Pass,
+    /// Something that the standard recommends (SHOULD) was not met; all that it demands was.
+    Warning,
     /// An expectation was not met.
     Fail,
     /// A precondition was not met: the test says nothing about the server.

@@ -6,7 +6,7 @@ mod tests;
 
 use crate::agent::{Agent, Peer};
 use crate::draft::{self, Sequence};
-use crate::file::{Account, Request, Test, Transport};
+use crate::file::{Account, Level, Request, Test, Transport};
 use crate::ladder::{Arrow, hidden, summary};
 use crate::names::{Identity, Names, Saved, random};
 use crate::step::{Auth, Plan, Send, Step};
@@ -73,6 +73,8 @@ struct Player<'a> {
     call_ids: HashMap<(usize, bool), String>,
     /// A challenge came that could not be answered.
     challenged: bool,
+    /// What is recommended and was not met.
+    warnings: Vec<String>,
 }
 
 /// Plays one test.
@@ -85,10 +87,12 @@ pub(crate) fn play(request: &Request, test: &Test, plan: &Plan) -> Outcome {
             .map_err(|error| Stop::Inconclusive(format!("no socket: {error}")))?;
         let result = player.all(plan);
         ladder = player.ladder;
-        result
+        result.map(|()| player.warnings)
     });
     let (verdict, reason) = match result {
-        Ok(()) => (Verdict::Pass, String::new()),
+        Ok(warnings) if warnings.is_empty() => (Verdict::Pass, String::new()),
+        Ok(warnings) => (Verdict::Warning, warnings.join("; ")),
+        Err(Stop::Fail(reason)) if test.level == Level::Recommended => (Verdict::Warning, reason),
         Err(Stop::Fail(reason)) => (Verdict::Fail, reason),
         Err(Stop::Inconclusive(reason)) => (Verdict::Inconclusive, reason),
     };
@@ -148,6 +152,7 @@ impl<'a> Player<'a> {
             sequence: Sequence::new(),
             call_ids: HashMap::new(),
             challenged: false,
+            warnings: Vec::new(),
         })
     }
 

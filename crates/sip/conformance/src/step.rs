@@ -119,6 +119,8 @@ pub(crate) struct Expect {
     pub again: bool,
     /// What must hold of the message.
     pub checks: Vec<Check>,
+    /// What should hold of it.
+    pub recommended: Vec<Check>,
     /// Responses that make the test inconclusive, and why.
     pub inconclusive: Vec<(Kind, String)>,
     /// Why the test is inconclusive where the message does not come.
@@ -226,6 +228,10 @@ impl Options {
         }
     }
 
+    fn checks(&mut self, key: &str) -> Result<Vec<Check>, String> {
+        self.texts(key)?.iter().map(|text| Check::parse(text)).collect()
+    }
+
     fn wait(&mut self, key: &str) -> Result<Option<Wait>, String> {
         self.text(key)?.map(|text| wait(&text)).transpose()
     }
@@ -326,7 +332,8 @@ fn expect(agent: String, kinds: &str, options: &mut Options) -> Result<Expect, S
         to: options.text("to")?,
         within: options.wait("within")?.unwrap_or(Wait::Ms(3000.0)),
         again: options.flag("again", false)?,
-        checks: options.texts("check")?.iter().map(|text| Check::parse(text)).collect::<Result<_, _>>()?,
+        checks: options.checks("check")?,
+        recommended: options.checks("recommended")?,
         inconclusive,
         otherwise: options.text("otherwise")?,
     })
@@ -377,6 +384,7 @@ fn accepted(agent: &str, text: String, statuses: &[u16]) -> Vec<Step> {
         within: Wait::Ms(3000.0),
         again: false,
         checks: Vec::new(),
+        recommended: Vec::new(),
         inconclusive: Vec::new(),
         otherwise: None,
     };

@@ -2,7 +2,8 @@
 //!
 //! Each is sent over UDP below a Via of ours, as if a proxy forwarded it, so that the answer finds its way back. A valid message
 //! may be refused for many reasons (its domain is not the server's), but not as malformed; an invalid one is refused as RFC 4475
-//! says or dropped. After each the server must still answer OPTIONS.
+//! says or dropped: who accepts it gets a warning, as RFC 4475 is not normative, and fails where RFC 3261 demands the refusal.
+//! After each the server must still answer OPTIONS.
 
 use crate::agent::{Agent, Peer};
 use crate::draft::via;
@@ -25,8 +26,10 @@ const TICK: Duration = Duration::from_micros(500);
 enum Reaction {
     /// Any response but 400: the message is valid.
     Accept,
-    /// One of these, or none: the message is malformed.
+    /// One of these, or none: the message is malformed. RFC 4475 and, of some, RFC 3261 recommend that.
     Refuse(&'static [u16]),
+    /// One of these, or none: RFC 3261 demands it.
+    Must(&'static [u16]),
     /// Anything: the server must go on working.
     Survive,
 }
@@ -59,7 +62,7 @@ macro_rules! messages {
     };
 }
 
-use Reaction::{Accept, Refuse, Survive};
+use Reaction::{Accept, Must, Refuse, Survive};
 
 messages! {
     "wsinv" "3.1.1.1" Accept, "folds, white space and compact names everywhere";
@@ -99,7 +102,7 @@ messages! {
     "unkscm" "3.3.2" Refuse(&[416]), "a Request-URI of an unknown scheme";
     "novelsc" "3.3.3" Refuse(&[416]), "a Request-URI of a scheme that is not SIP's";
     "unksm2" "3.3.4" Survive, "unknown schemes in From, To and Contact";
-    "bext01" "3.3.5" Refuse(&[420]), "unknown options in Require and Proxy-Require";
+    "bext01" "3.3.5" Must(&[420]), "unknown options in Require and Proxy-Require";
     "invut" "3.3.6" Accept, "an unknown content type";
     "regaut01" "3.3.7" Accept, "an unknown authorization scheme";
     "multi01" "3.3.8" Refuse(&[400]), "header fields twice that may appear once";
@@ -260,12 +263,13 @@ fn verdict(reaction: Reaction, code: Option<u16>) -> (Verdict, String) {
     match (reaction, code) {
         (Accept, Some(400)) => (Verdict::Fail, "a valid message was refused with 400".into()),
         (Accept, None) => (Verdict::Inconclusive, "the server did not answer the message".into()),
-        (Accept | Survive, _) | (Refuse(_), None) => (Verdict::Pass, String::new()),
-        (Refuse(codes), Some(code)) if codes.contains(&code) => (Verdict::Pass, String::new()),
-        (Refuse(codes), Some(code)) => {
+        (Accept | Survive, _) | (Refuse(_) | Must(_), None) => (Verdict::Pass, String::new()),
+        (Refuse(codes) | Must(codes), Some(code)) if codes.contains(&code) => (Verdict::Pass, String::new()),
+        (Refuse(codes) | Must(codes), Some(code)) => {
             let expected = codes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
             if (200..300).contains(&code) {
-                return (Verdict::Fail, format!("expected {expected} or no answer; received {code}"));
+                let verdict = if matches!(reaction, Must(_)) { Verdict::Fail } else { Verdict::Warning };
+                return (verdict, format!("expected {expected} or no answer; received {code}"));
             }
             (
                 Verdict::Inconclusive,
@@ -302,7 +306,10 @@ mod tests {
             (Survive, None, Verdict::Pass),
             (Refuse(&[400]), None, Verdict::Pass),
             (Refuse(&[400]), Some(400), Verdict::Pass),
-            (Refuse(&[400]), Some(200), Verdict::Fail),
+            (Refuse(&[400]), Some(200), Verdict::Warning),
+            (Must(&[420]), Some(200), Verdict::Fail),
+            (Must(&[420]), Some(420), Verdict::Pass),
+            (Must(&[420]), Some(404), Verdict::Inconclusive),
             (Refuse(&[416]), Some(404), Verdict::Inconclusive),
         ] {
             assert_eq!(verdict(reaction, code).0, expected, "{reaction:?} {code:?}");

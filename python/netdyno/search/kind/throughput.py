@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from netdyno.core.search import SearchFinding
 from netdyno.experiment.measurer import Action
-from netdyno.experiment.spec import LegSpec
+from netdyno.experiment.spec import LegSpec, table
 from netdyno.search import sizes, strategies, words
 from netdyno.search.axes import Fits, axes
 from netdyno.search.confirmed import confirmation, confirmed
@@ -108,7 +108,7 @@ def _confirmation(part: PartSearch, request: SearchRequest, load: float) -> str:
 def _flows(part: PartSearch, trial: LoadTrial) -> int:
     """How many flows began in a trial: by its counters, where they are at hand."""
     repetition, leg = part.repetitions.get(trial.number), part.axis.leg
-    load = {str(group.get("name")) for group in loading(leg.profile)} if repetition else set()
+    load = {str(group.get("name")) for group in loading(table(leg.profile))} if repetition else set()
     begun = (
         sum(one.measured.flows_started for one in repetition.groups if one.name in load) if repetition else 0
     )

@@ -1,4 +1,7 @@
-"""Verdicts as JUnit XML: a test case for each test, an inconclusive one skipped with its reason."""
+"""Verdicts as JUnit XML: a test case for each test, an inconclusive one skipped with its reason.
+
+A warning passes, with its reason as output of the test case: CI servers know no other place for it.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,9 @@ def junit(report: Report) -> str:
         if one.verdict == "fail":
             failure = ET.SubElement(case, "failure", message=visible(one.reason), type="ND-99-30")
             failure.text = lines("\n".join([one.clause, one.reason, *ladder.lines(one.ladder)]))
+        elif one.verdict == "warning":
+            text = "\n".join([f"warning: {one.clause} recommends it", one.reason, *ladder.lines(one.ladder)])
+            ET.SubElement(case, "system-out").text = lines(text)
         elif one.verdict == "inconclusive":
             ET.SubElement(case, "skipped", message=visible(one.reason))
     ET.indent(suite)

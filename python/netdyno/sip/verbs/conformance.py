@@ -17,7 +17,7 @@ from netdyno.sip.conformance.junit import junit as junit_xml
 from netdyno.sip.uri import parse
 from netdyno.sip.verbs import passwords
 
-STYLES = {"pass": "green", "fail": "bold red", "inconclusive": "yellow"}
+STYLES = {"pass": "green", "warning": "yellow", "fail": "bold red", "inconclusive": "yellow"}
 
 
 def _names(text: str | None) -> list[str]:
@@ -64,10 +64,11 @@ def conformance(
     """Test whether a SIP server conforms to RFC 3261, and survives the messages of RFC 4475.
 
     Each test registers, calls or sends a request with user agents of its own, and checks the messages that
-    the server sends back and on. A failed test names the clause and shows the messages as a ladder. A test is
-    inconclusive where the server's configuration does not let it run. Tests remove the user's bindings.
+    the server sends back and on. A failed test names the clause and shows the messages as a ladder. A server
+    that does not do what a clause only recommends (SHOULD) gets a warning. A test is inconclusive where the
+    server's configuration does not let it run. Tests remove the user's bindings.
 
-    Exit code: 0, 99 where a test failed, 90 where every test was inconclusive.
+    Exit code: 0, also with warnings; 99 where a test failed, 90 where every test was inconclusive.
 
         netdyno sip conformance sip:alice@127.0.0.1:5060 --domain example.com --password env:SIP_PASSWORD
         netdyno sip conformance sip:alice@192.0.2.1 --role redirect --junit redirect.xml

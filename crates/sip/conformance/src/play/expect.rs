@@ -144,6 +144,11 @@ impl Player<'_> {
                 return Err(Stop::Fail(format!("{} received {message}: {why}", expect.agent)));
             }
         }
+        for check in &expect.recommended {
+            if let Some(why) = check.failure(&saved, &self.names).map_err(file)? {
+                self.warnings.push(format!("{} received {}: {why}", expect.agent, summary(&saved.bytes)));
+            }
+        }
         Ok(())
     }
 

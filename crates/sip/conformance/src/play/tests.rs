@@ -29,12 +29,21 @@ fn play(
     password: Option<&str>,
     steps: Value,
 ) -> (Verdict, String) {
+    play_at("required", responses, password, steps)
+}
+
+fn play_at(
+    level: &str,
+    responses: &'static [(u16, &'static str)],
+    password: Option<&str>,
+    steps: Value,
+) -> (Verdict, String) {
     let request = json!({
         "server": server(responses),
         "domain": "example.test",
         "user": {"name": "alice", "password": password},
         "tests": [{
-            "id": "X", "title": "x", "role": "registrar", "clause": "none", "agents": ["uac"], "steps": steps,
+            "id": "X", "title": "x", "role": "registrar", "clause": "none", "level": level, "agents": ["uac"], "steps": steps,
         }],
     });
     let request: Request = serde_json::from_value(request).unwrap();
@@ -68,6 +77,21 @@ fn another_response_or_an_unmet_check_fails() {
     let (verdict, reason) = play(&[(200, "")], None, register("200", &["Contact is present"]));
     let expected = "uac received 200 Reason (REGISTER): expected Contact is present; Contact is absent";
     assert_eq!((verdict, reason.as_str()), (Verdict::Fail, expected));
+}
+
+#[test]
+fn what_is_recommended_and_not_met_is_a_warning() {
+    let steps = json!([
+        {"uac sends": "REGISTER sip:{domain}\nContact: <{uac.contact}>"},
+        {"uac expects": "200", "within": "300ms", "recommended": ["Contact is present", "To.tag = tag"]},
+    ]);
+    let (verdict, reason) = play(&[(200, "")], None, steps.clone());
+    let expected = "uac received 200 Reason (REGISTER): expected Contact is present; Contact is absent";
+    assert_eq!((verdict, reason.as_str()), (Verdict::Warning, expected));
+    assert_eq!(play(&[(500, "")], None, steps.clone()).0, Verdict::Fail, "what is demanded comes first");
+    assert_eq!(play(&[(200, "Contact: <sip:a@b>")], None, steps), (Verdict::Pass, String::new()));
+    assert_eq!(play_at("recommended", &[(500, "")], None, register("200", &[])).0, Verdict::Warning);
+    assert_eq!(play_at("recommended", &[], None, register("200", &[])).0, Verdict::Inconclusive);
 }
 
 #[test]
