@@ -16,6 +16,7 @@ PAGES = {
     "/build": ".state.good",
     "/experiment": "#network-0 svg",
     "/sip": "#sip-server",
+    "/sip-load": "#load-server",
     "/nat": ".none",
     "/tuning": "#in-force",
     "/tuning?view=watches": "#in-force",

@@ -68,6 +68,18 @@ class DashboardPage:
 
 
 @dataclass(frozen=True)
+class LoadForm:
+    """A load that a page of the dashboard starts from a form."""
+
+    profile: str
+    """From the form's JSON object to a profile of the system's making."""
+    capture: str
+    """From the profile to the capture of its trial, or None."""
+    then: str
+    """Gets result and folder of a run that was captured, once it is over."""
+
+
+@dataclass(frozen=True)
 class ConfigurationPage:
     """The page of the reference, and the schema, of a configuration file."""
 
@@ -120,6 +132,8 @@ class System:
     """Further verbs of it, after the first."""
     dashboard: tuple[DashboardPage, ...] = ()
     """Its pages of the dashboard."""
+    form: LoadForm | None = None
+    """Runs that its page starts at `/api/start`, with `system` and `form`."""
     looks: Mapping[str, str] = field(default_factory=dict)
     """What the dashboard shows of it to anybody who is logged in, at `/api/SYSTEM/NAME` once and at
     `/api/SYSTEM/NAME/live` as it changes: a function from the address' parameters to a JSON object."""
@@ -276,7 +290,15 @@ authentication, forking, workers, provisional responses, session timers and size
     sections={"ladder.json": "netdyno.sip.ladder.page:section"},
     load_options={"rate": "--rate", "devices": "--users"},
     uris={"sip": _SIP_LOADS, "sips": _SIP_LOADS},
-    dashboard=(DashboardPage("sip", "SIP message", "sip.js", operator=True),),
+    dashboard=(
+        DashboardPage("sip-load", "SIP load", "sip-load.js", operator=True),
+        DashboardPage("sip", "SIP message", "sip.js", operator=True),
+    ),
+    form=LoadForm(
+        profile="netdyno.sip.load_form:document",
+        capture="netdyno.sip.dashboard:capture",
+        then="netdyno.sip.dashboard:keep",
+    ),
     answers={"preview": "netdyno.sip.dashboard:preview", "send": "netdyno.sip.dashboard:exchange"},
 )
 

@@ -1,22 +1,27 @@
-"""SIP on the dashboard: a request from parameters, its preview, and the ladder of what came."""
+"""SIP on the dashboard: a request, its preview and its ladder; the ladders of a load from the form."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from netdyno import units
+from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.sip.ladder import drawing, text
 from netdyno.sip.ladder.arrow import hidden
 from netdyno.sip.manual.exchange import Account
 from netdyno.sip.manual.sending import SipRequest, Times, account_name, as_written, send
+from netdyno.sip.verbs import traced
 
 LONGEST = 60.0
 """Seconds that each of the times of a request may be."""
 AT_ONCE = 4
 """Requests under way."""
+TRACED = 3
+"""Calls, registrations and failures whose ladders the report has, over UDP and TCP."""
 _PLACES = threading.BoundedSemaphore(AT_ONCE)
 _TEXTS = ("server", "method", "uri", "from", "to", "body", "content_type", "expires", "transport", "raw")
 _TIMES = ("t1", "timeout", "hold", "wait")
@@ -47,6 +52,18 @@ def exchange(body: Mapping[str, Any]) -> dict[str, Any]:
     parties = text.parties(found.arrows)
     drawn = drawing.svg(found.arrows, parties, "message", fluid=False) if found.arrows else ""
     return found.document() | {"broken": found.broken, "drawing": drawn}
+
+
+def capture(made: Mapping[str, Any]) -> dict[str, str] | None:
+    """What is captured for ladders; None: packets of this transport cannot be read."""
+    if not str(made["targets"]["server"]).startswith(("sip://", "sip+tcp://")):
+        return None
+    return traced.capture(made, {"capture": False, "fleet": None})
+
+
+def keep(result: Result, folder: Path) -> None:
+    """Put the ladders of a few calls into the report, and drop the rest of the capture."""
+    traced.keep(result, folder, TRACED, listens=False)
 
 
 def _request(body: Mapping[str, Any]) -> SipRequest:

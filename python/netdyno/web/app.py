@@ -225,6 +225,7 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "row": run_views.row(row),
         "files": run_views.files(Path(row.folder), operator),
+        "sections": run_views.sections(Path(row.folder)),
         "run": None,
     }
     with trusted(run):

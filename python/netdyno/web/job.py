@@ -19,6 +19,7 @@ from netdyno.cli.options import Outputs
 from netdyno.errors import Error
 from netdyno.experiment import choose, validation
 from netdyno.experiment.spec import Experiment, is_experiment
+from netdyno.lazy import loaded
 from netdyno.system import interrupt
 from netdyno.web import experiments
 
@@ -46,6 +47,8 @@ def prepared(request: Mapping[str, Any]) -> tuple[Experiment, Path, bool]:
     targets = {str(name): str(url) for name, url in (request.get("targets") or {}).items()}
     thresholds = [str(one) for one in request.get("thresholds") or ()]
     capture: dict[str, str] | None = {} if request.get("capture") else None
+    if traced := request.get("traced"):
+        capture = dict(traced["capture"])
     wanted = choose.adjust(chosen, trial, targets, request.get("repeat"), capture, thresholds)
     return wanted, chosen.folder, "document" in request
 
@@ -60,7 +63,10 @@ def main(path: str) -> int:
         interrupt.begin()
         experiment, folder, confined = prepared(request)
         outputs = Outputs(quiet=True, runs=Path(request["runs"]))
-        return execute(experiment, folder, outputs, None, validation.in_leg, confined=confined)
+        traced = request.get("traced")
+        then = loaded(traced["by"]) if traced else lambda _result, _folder: None
+        place = validation.in_leg
+        return execute(experiment, folder, outputs, None, place, confined=confined, then=then)
     except Error as e:
         console.show(e)
         print(json.dumps({"error": e.as_dict()}), flush=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from netdyno.core.result import Result
-from netdyno.report import charts, network, page
+from netdyno.errors import Error
+from netdyno.report import charts, network, page, section
 from netdyno.report.figures import Figure, figures
 from netdyno.report.search import search_view
 from netdyno.report.text import Data, Msg, label
@@ -51,6 +53,13 @@ def networks(folder: Path, result: Result | None, shown: Mapping[str, Any] | Non
         passed = network.links(result, one, leg, shown["trial"]) if result and shown else []
         found.append(network.document(one, passed))
     return found
+
+
+def sections(folder: Path) -> list[list[Any]]:
+    """Sections of the report that systems make: the anchor and title of each."""
+    with contextlib.suppress(Error):
+        return [[one.anchor, label(one.title)] for one in section.sections(folder)]
+    return []
 
 
 def run(result: Result, leg: int = 0, trial: int = 0) -> dict[str, Any]:

@@ -18,8 +18,10 @@ from netdyno.errors import Error
 from netdyno.experiment import quick, validation
 from netdyno.experiment.quick import UrlOptions
 from netdyno.experiment.url_options import OPTIONS
+from netdyno.lazy import loaded
 from netdyno.store import Store
 from netdyno.system import proc, python
+from netdyno.systems import SYSTEMS
 from netdyno.web import job
 
 AT_ONCE = 8
@@ -28,8 +30,19 @@ WAIT = 60.0
 """Seconds until a run that was started is in the store."""
 FILES = ("cacert", "cert", "key")
 """Options of a URL that name files of this machine: not for browsers."""
-SOURCES = ("urls", "preset", "document", "text")
-KEYS = {*SOURCES, "options", "targets", "load", "duration", "warmup", "repeat", "thresholds", "capture"}
+SOURCES = ("urls", "preset", "document", "text", "system")
+KEYS = {
+    *SOURCES,
+    "form",
+    "options",
+    "targets",
+    "load",
+    "duration",
+    "warmup",
+    "repeat",
+    "thresholds",
+    "capture",
+}
 
 
 def parsed(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,10 +53,14 @@ def parsed(request: Mapping[str, Any]) -> dict[str, Any]:
         )
     made = {k: v for k, v in request.items() if v not in (None, "", [], {})}
     if sum(key in made for key in SOURCES) != 1:
-        raise Error("ND-104-10", "it is not said what to run", fix="Give urls, preset, document or text")
+        raise Error(
+            "ND-104-10", "it is not said what to run", fix="Give urls, preset, document, text or system"
+        )
     if urls := made.pop("urls", None):
         # of our own making: of what a browser says nothing in it names a file
         made["profile"] = from_urls(urls, made.pop("options", None) or {})
+    elif system := made.pop("system", None):
+        made |= from_form(system, made.pop("form", None) or {})
     elif "text" in made:
         made["document"] = config.parse_text(str(made.pop("text")), "profile")
     _number(made, "load", float, "Give a factor above 0")
@@ -55,6 +72,16 @@ def parsed(request: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(made.get(key, kind()), kind):
             raise Error("ND-104-10", f"{key} has the wrong form", at=key)
     return made
+
+
+def from_form(system: Any, form: Any) -> dict[str, Any]:
+    """The profile of a system's form, and what becomes of its capture."""
+    found = next((one for one in SYSTEMS if one.name == system), None)
+    if found is None or found.form is None or not isinstance(form, dict):
+        raise Error("ND-104-22", f"there is no form {str(system)!r}", at="system")
+    made = loaded(found.form.profile)(form)
+    captured = loaded(found.form.capture)(made)
+    return {"profile": made} | ({"traced": {"by": found.form.then, "capture": captured}} if captured else {})
 
 
 def _number(made: dict[str, Any], key: str, kind: type[int] | type[float], fix: str) -> None:

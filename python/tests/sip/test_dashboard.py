@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netdyno.errors import Error
-from netdyno.sip import dashboard
+from netdyno.sip import dashboard, load_form
 from netdyno.systems import SIP
 
 from .test_send import reply, scripted
@@ -73,3 +73,36 @@ def test_what_cannot_be_sent_is_refused(body: dict[str, Any], code: str) -> None
 def test_a_body_that_names_a_file_is_its_own_text() -> None:
     shown = dashboard.preview({"server": "sip:127.0.0.1", "method": "MESSAGE", "body": "@/etc/passwd"})
     assert shown["message"].endswith("@/etc/passwd") and set(SIP.answers) == {"preview", "send"}
+
+
+def test_a_form_becomes_the_profile_of_its_verb() -> None:
+    form = {"server": "sip:bob@192.0.2.1", "rate": "5", "domain": "example.net", "password": "env:WORD"}
+    made = load_form.document({**form, "kind": "call", "media": True, "hold": "2s"})
+    (callers,) = made["groups"]
+    model = callers["model"]["sip"]
+    assert (model["callee"], model["media"], model["password"]) == ("bob", {}, {"env": "WORD"})
+    assert callers["load"]["open"]["rate"] == "5/s"
+    (phones,) = load_form.document({**form, "kind": "register"})["groups"]
+    assert phones["model"]["sip"]["user"] == "bob"
+    for kind in ("redirect", "options"):
+        assert load_form.document({**form, "kind": kind})["name"] == f"sip-{kind}"
+    assert dashboard.capture(made) is not None
+    assert dashboard.capture(load_form.document({"server": "sips:192.0.2.1"})) is None, "TLS cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [
+        ({}, "ND-104-22"),
+        ({"server": "sip:x", "kind": "none"}, "ND-104-22"),
+        ({"server": "sip:x", "cacert": "/etc/passwd"}, "ND-104-10"),
+        ({"server": "sip:x", "rate": "0"}, "ND-104-05"),
+        ({"server": "sip:x", "rate": {"a": 1}}, "ND-104-10"),
+        ({"server": "sip:x", "users": "-1"}, "ND-104-04"),
+        ({"server": "sip:x", "media": True}, "ND-104-03"),
+    ],
+)
+def test_a_wrong_form_is_refused(form: dict[str, Any], code: str) -> None:
+    with pytest.raises(Error) as caught:
+        load_form.document(form)
+    assert caught.value.code == code

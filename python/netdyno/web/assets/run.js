@@ -256,6 +256,7 @@ export function open(root, context) {
       </section>
       <p class="actions">
         <a class="press main" href="/report/${id}?lang=${document.documentElement.lang}" target="_blank" rel="noopener">${tr({ t: "Whole report" })}</a>
+        ${(found.sections ?? []).map((/** @type {[string, any]} */ [anchor, title]) => html`<a class="press" href="/report/${id}?lang=${document.documentElement.lang}#${anchor}" target="_blank" rel="noopener">${shown(title)}</a>`)}
         ${operator ? html`<button type="button" class="press" @click=${forget}>${tr({ t: "Remove from the list" })}</button>` : nothing}
       </p>
       ${run.legs.length > 1
