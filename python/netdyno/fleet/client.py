@@ -107,7 +107,7 @@ class FleetClient:
 
     def flows(self) -> Iterator[list[Any]]:
         """The summary of each device; devices are numbered through all hosts."""
-        return self._links.flows()
+        return self._links.flows(self._log)
 
     def close(self) -> None:
         """Hang up everywhere."""

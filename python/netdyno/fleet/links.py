@@ -158,10 +158,16 @@ class Links:
         merged = merge.trial(found, whole, started)
         return TrialResult.model_validate(merged.model_dump() | {"hosts": reports})
 
-    def flows(self) -> Iterator[list[Any]]:
-        """The summary of each device; devices are numbered through all hosts."""
+    def flows(self, log: Callable[[str], None]) -> Iterator[list[Any]]:
+        """The summary of each device; devices are numbered through all hosts.
+
+        What the hosts measured is there by now: who answers no more leaves out its devices here, which is logged.
+        """
         for link in self.left:
-            yield from link.client.flows()
+            try:
+                yield from link.client.flows()
+            except Error as e:
+                log(f"the summaries of devices of {link.name} are not complete: {e.what}")
 
     def lose(self, link: Link, why: Error) -> None:
         """A connection is gone, and all hosts behind it."""

@@ -187,7 +187,7 @@ class EndedCore:
 
     def flows(self) -> Iterator[list[Any]]:
         """The summary of each device."""
-        return self._links.flows()
+        return self._links.flows(self._log)
 
     def close(self) -> None:
         """Hang up."""

@@ -38,6 +38,8 @@ class Agents:
         self.events: dict[str, Subscription] = {}
         self.stopped: dict[str, str] = {}
         self.stop = threading.Event()
+        self.mute: set[str] = set()
+        """Those that tell no summaries of devices."""
 
     def connect(self, agent: Agent, token: str, notes: Any) -> Any:
         name = agent.host.name
@@ -69,9 +71,16 @@ class Agents:
         def result() -> TrialResult:
             return trial([1000, 2000], 2, stopped=self.stopped.get(name))
 
+        def flows() -> Iterator[list[Any]]:
+            yield [name, 0]
+            if name in self.mute:
+                raise Error("ND-91-21", "the connection was lost")
+            yield [name, 1]
+
         return SimpleNamespace(
-            call=call, subscribe=subscribe, result=result, close=lambda: None, acquire=lambda: None
-        )
+            call=call, subscribe=subscribe, result=result, flows=flows, close=lambda: None,
+            acquire=lambda: None,
+        )  # fmt: skip
 
     def tell(self, name: str, state: str, **more: Any) -> None:
         """An agent tells the state of its run."""
@@ -226,4 +235,20 @@ def test_a_rate_is_asked_of_each_host_by_its_devices(agents: Agents) -> None:
     asked = [params["groups"]["web"]["rate"] for _, method, params in agents.asked if method == "run.rate"]
     assert [float(rate.removesuffix("/s")) for rate in asked] == [20, 20, 20]
     assert [(rate["t"], rate["before"], rate["rate"]) for rate in told["rates"]] == [(2.0, 30.0, 60.0)]
+    one.close()
+
+
+def test_a_host_that_is_silent_after_its_result_loses_no_result(agents: Agents) -> None:
+    agents.mute.add("b")
+    said: list[str] = []
+    one = FleetClient(fleet(), log=said.append)
+    one.call("run.load", profile=PROFILE)
+    events = one.subscribe()
+    one.call("run.start")
+    for name in "abc":
+        agents.tell(name, "done")
+    assert ended(events).state == "done"
+    assert one.result().groups[0].measured.messages_sent == 6
+    assert list(one.flows()) == [["a", 0], ["a", 1], ["b", 0], ["c", 0], ["c", 1]]
+    assert [line for line in said if "summaries of devices of b are not complete" in line]
     one.close()
