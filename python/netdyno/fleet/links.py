@@ -161,7 +161,7 @@ class Links:
     def flows(self, log: Callable[[str], None]) -> Iterator[list[Any]]:
         """The summary of each device; devices are numbered through all hosts.
 
-        What the hosts measured is there by now: who answers no more leaves out its devices here, which is logged.
+        What the hosts measured is there by now. Devices of one that answers no more are left out, and logged.
         """
         for link in self.left:
             try:

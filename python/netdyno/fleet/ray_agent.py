@@ -36,7 +36,7 @@ class NodeAgent:
         """Where the node is reached."""
         import ray  # type: ignore[import-not-found,unused-ignore]
 
-        return str(ray.util.get_node_ip_address())
+        return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call,unused-ignore]
 
     def start(self, program: bytes, identity: dict[str, str], listen: str) -> dict[str, Any]:
         """Start the agent with these files of its identity; what it says when it serves.
