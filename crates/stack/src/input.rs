@@ -7,7 +7,7 @@ use crate::flight::Acknowledged;
 use crate::seq::Seq;
 use packet::tcp::{Header, flag as control};
 
-/// Challenges of one connection in a second (RFC 5961 section 7).
+/// Challenges of one connection in a second (RFC 5961 section 7), and other acknowledgments that could go on for ever.
 const CHALLENGES: u8 = 10;
 /// Duplicate acknowledgments that show a loss (RFC 5681 section 3.2).
 const DUPLICATES: usize = 3;
@@ -88,6 +88,7 @@ impl Connection {
         } else {
             // both begin at once
             self.state = State::SynReceived;
+            self.disarm();
             self.set(flag::SEND_SYN);
         }
         false
@@ -117,8 +118,14 @@ impl Connection {
             if len > 0 && (sequence + len).until(self.rcv_nxt) {
                 env.counters.duplicates += 1;
             }
-            if self.state == State::SynReceived && header.has(control::SYN) && !reset {
-                self.set(flag::SEND_SYN);
+            if self.state == State::SynReceived && !reset {
+                // the SYN+ACK again is for the SYN again; whatever else, a SYN+ACK too, is told where we are. With a limit:
+                // the peer may answer the same way
+                if header.has(control::SYN) && !header.has(control::ACK) && sequence + 1 == self.rcv_nxt {
+                    self.set(flag::SEND_SYN);
+                } else {
+                    self.acknowledge_with_limit(env);
+                }
             } else if self.state == State::TimeWait && header.has(control::FIN) {
                 self.set(flag::ACK_NOW);
                 self.arm(Deadline::Gone, env.now.saturating_add(env.config.time_wait));
@@ -216,6 +223,11 @@ impl Connection {
 
     fn challenge(&mut self, env: &mut Env<'_>) {
         env.counters.drop(Drop::Challenged);
+        self.acknowledge_with_limit(env);
+    }
+
+    /// An acknowledgment to who may answer it the same way.
+    fn acknowledge_with_limit(&mut self, env: &Env<'_>) {
         let second = (env.now / SECOND) as u32;
         if self.challenged_in != second {
             (self.challenged_in, self.challenges) = (second, 0);

@@ -136,7 +136,11 @@ impl Connection {
         self.nxt = self.iss + 1;
         self.sent_at = env.now;
         self.clear(flag::SEND_SYN | flag::ACK_NOW);
-        self.arm(Deadline::Retransmit, env.now.saturating_add(self.rtt.timeout(env.config, self.retries)));
+        // one that answers the peer's SYN again leaves the timer as it is, or the retries would never run out
+        if self.deadline == Deadline::None {
+            let timeout = self.rtt.timeout(env.config, self.retries);
+            self.arm(Deadline::Retransmit, env.now.saturating_add(timeout));
+        }
         true
     }
 

@@ -148,3 +148,15 @@ fn a_flood_of_syns_takes_no_more_than_the_listener_allows() {
     assert_eq!(stack.counters().dropped(stack::Drop::ListenerFull), 5_000 - 10);
     assert_eq!(stack.status(handle).map(|status| status.state), Some(State::Established));
 }
+
+/// While one side waits for the answer to its SYN, a SYN from its peer's address with some sequence number comes, and each
+/// side finds the other's SYN+ACK out of its window: that comes to rest.
+#[test]
+fn a_forged_syn_during_the_handshake_starts_no_endless_exchange() {
+    lockstep::play(&[
+        18, 121, 222, 167, 79, 105, 147, 245, 228, 108, 173, 103, 4, 42, 29, 71, 211, 216, 225, 189, 26, 231,
+        181, 145, 220, 216, 156, 166, 126, 232, 34, 20, 248, 159, 82, 33, 151, 225, 243, 83, 161, 182, 92,
+        28, 173, 138, 191, 226, 182, 61, 164, 44, 121, 202, 109, 0, 143, 60, 176, 218, 19, 75, 27, 198, 78,
+        54, 154, 98, 240, 85, 184, 139, 7,
+    ]);
+}
