@@ -4,7 +4,7 @@ use crate::config::{Config, MS, SECOND};
 use packet::Mac;
 use packet::arp::{Arp, Operation};
 use packet::nd::{self, Nd};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// From one question to the next (RFC 4861 section 10: RETRANS_TIMER).
@@ -15,7 +15,7 @@ const FIRST: u64 = 100 * MS;
 const QUESTIONS: u8 = 4;
 /// How long an address holds without having been heard (REACHABLE_TIME).
 const FRESH: u64 = 30 * SECOND;
-/// Most neighbours.
+/// Most neighbours: a new one then takes the place of one that nobody uses.
 const MOST: usize = 1 << 16;
 
 /// State of a neighbour.
@@ -39,6 +39,12 @@ struct Neighbour {
     pending: bool,
     /// Connections and sockets that wait for its address.
     waiting: Vec<u32>,
+    /// How many connections and sockets have its number.
+    held: u32,
+    /// Whether it was asked for its address since its place was last looked at.
+    used: bool,
+    /// Its place among those that nobody has and that are not asked for.
+    idle: Option<(bool, u64)>,
 }
 
 /// All neighbours.
@@ -48,6 +54,10 @@ pub(crate) struct Neighbours {
     by_ip: HashMap<IpAddr, u32>,
     /// Those that are asked for.
     pending: Vec<u32>,
+    /// Those that may go, by place: who did not answer goes first, and then who has been idle longest.
+    idle: BTreeMap<(bool, u64), u32>,
+    /// Number of the next place.
+    place: u64,
     next_at: u64,
 }
 
@@ -70,22 +80,90 @@ pub(crate) fn next_hop(config: &Config, ip: IpAddr) -> Option<IpAddr> {
 
 impl Neighbours {
     pub fn new() -> Self {
-        Self { all: Vec::new(), by_ip: HashMap::new(), pending: Vec::new(), next_at: u64::MAX }
+        Self {
+            all: Vec::new(),
+            by_ip: HashMap::new(),
+            pending: Vec::new(),
+            idle: BTreeMap::new(),
+            place: 0,
+            next_at: u64::MAX,
+        }
     }
 
-    /// The number of a neighbour; `None`: there are too many.
+    /// The number of a neighbour, which is its own while it is asked for or [held](Self::hold), and may be another's after
+    /// that. `None`: too many are in use.
     pub fn number(&mut self, ip: IpAddr) -> Option<u32> {
         if let Some(number) = self.by_ip.get(&ip) {
             return Some(*number);
         }
-        if self.all.len() >= MOST {
-            return None;
-        }
-        let number = self.all.len() as u32;
-        let (reach, waiting) = (Reach::Unknown, Vec::new());
-        self.all.push(Neighbour { ip, reach, asked: 0, ask_at: 0, confirmed: 0, pending: false, waiting });
+        let neighbour = Neighbour {
+            ip,
+            reach: Reach::Unknown,
+            asked: 0,
+            ask_at: 0,
+            confirmed: 0,
+            pending: false,
+            waiting: Vec::new(),
+            held: 0,
+            used: false,
+            idle: None,
+        };
+        let number = if self.all.len() < MOST {
+            self.all.push(neighbour);
+            self.all.len() as u32 - 1
+        } else {
+            let number = self.make_room()?;
+            let old = std::mem::replace(self.all.get_mut(number as usize)?, neighbour);
+            self.by_ip.remove(&old.ip);
+            number
+        };
         self.by_ip.insert(ip, number);
+        self.refresh_place(number);
         Some(number)
+    }
+
+    /// The number of one that may go.
+    fn make_room(&mut self) -> Option<u32> {
+        loop {
+            let (_, number) = self.idle.pop_first()?;
+            let neighbour = self.all.get_mut(number as usize)?;
+            neighbour.idle = None;
+            let serves = std::mem::take(&mut neighbour.used) && matches!(neighbour.reach, Reach::Known(_));
+            if !serves {
+                return Some(number);
+            }
+            self.refresh_place(number);
+        }
+    }
+
+    /// The same of one that a connection or socket has from now on, until it is [released](Self::release).
+    pub fn hold(&mut self, ip: IpAddr) -> Option<u32> {
+        let number = self.number(ip)?;
+        self.all.get_mut(number as usize)?.held += 1;
+        self.refresh_place(number);
+        Some(number)
+    }
+
+    /// One has it no more.
+    pub fn release(&mut self, number: u32) {
+        if let Some(neighbour) = self.all.get_mut(number as usize) {
+            neighbour.held -= 1;
+            self.refresh_place(number);
+        }
+    }
+
+    /// Whether it may go has changed, or what is known of it.
+    fn refresh_place(&mut self, number: u32) {
+        let Some(neighbour) = self.all.get_mut(number as usize) else { return };
+        if let Some(place) = neighbour.idle.take() {
+            self.idle.remove(&place);
+        }
+        if neighbour.held == 0 && !neighbour.pending {
+            let place = (matches!(neighbour.reach, Reach::Known(_)), self.place);
+            self.place += 1;
+            neighbour.idle = Some(place);
+            self.idle.insert(place, number);
+        }
     }
 
     /// Whether nobody answered when it was asked for last.
@@ -97,10 +175,12 @@ impl Neighbours {
     pub fn reach(&mut self, number: u32, who: Option<u32>, now: u64) -> Reach {
         let Some(neighbour) = self.all.get_mut(number as usize) else { return Reach::Silent };
         let known = matches!(neighbour.reach, Reach::Known(_));
+        neighbour.used = true;
         if known && now.saturating_sub(neighbour.confirmed) <= FRESH {
             return neighbour.reach;
         }
-        if !neighbour.pending {
+        let begins = !neighbour.pending;
+        if begins {
             (neighbour.pending, neighbour.asked, neighbour.ask_at) = (true, 0, now);
             if !known {
                 neighbour.reach = Reach::Unknown;
@@ -111,6 +191,9 @@ impl Neighbours {
         let reach = neighbour.reach;
         if !known && let Some(who) = who.filter(|who| !neighbour.waiting.contains(who)) {
             neighbour.waiting.push(who);
+        }
+        if begins {
+            self.refresh_place(number);
         }
         reach
     }
@@ -127,7 +210,9 @@ impl Neighbours {
                 self.next_at = u64::MAX;
             }
         }
-        Some(Change { found: true, waiting: std::mem::take(&mut neighbour.waiting) })
+        let waiting = std::mem::take(&mut neighbour.waiting);
+        self.refresh_place(number);
+        Some(Change { found: true, waiting })
     }
 
     /// An ARP message came. What it says of its sender, and the answer if it asks for an address that `owns` says is ours.
@@ -167,7 +252,7 @@ impl Neighbours {
         if now < self.next_at {
             return None;
         }
-        let mut given_up = Vec::new();
+        let (mut given_up, mut silent) = (Vec::new(), Vec::new());
         let all = &mut self.all;
         self.pending.retain(|number| {
             let Some(neighbour) = all.get_mut(*number as usize) else { return false };
@@ -178,6 +263,7 @@ impl Neighbours {
                 neighbour.reach = Reach::Silent;
                 neighbour.pending = false;
                 given_up.append(&mut neighbour.waiting);
+                silent.push(*number);
                 return false;
             }
             neighbour.asked += 1;
@@ -187,6 +273,7 @@ impl Neighbours {
         });
         let due = self.pending.iter().filter_map(|number| all.get(*number as usize)).map(|one| one.ask_at);
         self.next_at = due.min().unwrap_or(u64::MAX);
+        silent.into_iter().for_each(|number| self.refresh_place(number));
         (!given_up.is_empty()).then_some(Change { found: false, waiting: given_up })
     }
 }
@@ -240,11 +327,11 @@ mod tests {
         };
         let (change, answer) = all.arp(&reply, [2; 6], |_| true, 1);
         assert_eq!((change.map(|change| change.waiting), answer), (Some(vec![3]), None));
-        assert_eq!(all.reach(number, Some(3), FRESH), Reach::Known(MAC));
+        assert_eq!(all.reach(number, Some(3), 30 * SECOND + 1), Reach::Known(MAC));
         assert_eq!(all.next_at(), u64::MAX);
         // stale: it is asked again, and used meanwhile
-        assert_eq!(all.reach(number, Some(3), FRESH + 2), Reach::Known(MAC));
-        assert_eq!(all.next_at(), FRESH + 2);
+        assert_eq!(all.reach(number, Some(3), 30 * SECOND + 2), Reach::Known(MAC));
+        assert_eq!(all.next_at(), 30 * SECOND + 2);
     }
 
     #[test]
@@ -254,5 +341,91 @@ mod tests {
         let (change, answer) = all.arp(&spoof, [2; 6], |_| true, 0);
         assert!(change.is_none() && answer.is_some() && all.all.is_empty());
         assert_eq!(all.arp(&spoof, [2; 6], |_| false, 0).1, None, "not ours");
+    }
+    fn other(n: usize) -> IpAddr {
+        Ipv4Addr::from_bits(0x0b00_0000 + n as u32).into()
+    }
+
+    /// As many as there may be, none of which answers.
+    fn fill(all: &mut Neighbours, now: &mut u64, from: usize, to: usize) {
+        for n in from..to {
+            let number = all.number(other(n)).expect("room");
+            all.reach(number, None, *now);
+        }
+        while all.next_at() < u64::MAX {
+            *now = all.next_at();
+            all.advance(*now, |_| ());
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_a_new_neighbour_whoever_came_before() {
+        let (mut all, mut now) = (Neighbours::new(), 0);
+        fill(&mut all, &mut now, 0, MOST);
+        assert_eq!((all.all.len(), all.by_ip.len()), (MOST, MOST));
+        let number = all.number(IP).expect("the oldest that did not answer has gone");
+        assert_eq!((number, all.all.len(), all.by_ip.len()), (0, MOST, MOST));
+        assert_eq!(all.reach(number, Some(7), now), Reach::Unknown, "it is asked for");
+        assert_eq!(all.number(other(1)), Some(1), "the others are still there");
+        fill(&mut all, &mut now, MOST, 2 * MOST - 1);
+        assert_eq!(all.by_ip.len(), MOST);
+    }
+
+    #[test]
+    fn many_addresses_do_not_drive_out_who_is_in_use() {
+        let (mut all, mut now) = (Neighbours::new(), 0);
+        // one that a connection has, one that answered and that datagrams go to, and one that is being asked for
+        let held = all.hold(other(0)).expect("room");
+        let served = all.number(IP).expect("room");
+        all.learn(IP, MAC, now);
+        fill(&mut all, &mut now, 1, MOST - 1);
+        for n in 0..3 * MOST {
+            assert!(all.number(other(MOST + n)).is_some());
+            if n % 1000 == 0 {
+                all.learn(IP, MAC, now);
+                assert_eq!(all.reach(served, None, now), Reach::Known(MAC));
+            }
+        }
+        assert_eq!((all.number(other(0)), all.number(IP)), (Some(held), Some(served)));
+        let asked = all.number(other(5 * MOST)).expect("room");
+        all.reach(asked, Some(9), now);
+        for n in 0..2 * MOST {
+            all.number(other(6 * MOST + n)).expect("room");
+        }
+        assert_eq!(all.number(other(5 * MOST)), Some(asked));
+        // nobody has it any more: it goes
+        all.release(held);
+        for n in 0..2 * MOST {
+            all.number(other(8 * MOST + n)).expect("room");
+        }
+        assert!(!all.by_ip.contains_key(&other(0)));
+    }
+
+    #[test]
+    fn who_answered_and_is_used_outlasts_who_answered_once() {
+        let mut all = Neighbours::new();
+        let served = all.number(IP).expect("room");
+        all.learn(IP, MAC, 0);
+        for n in 1..MOST {
+            all.number(other(n)).expect("room");
+            all.learn(other(n), MAC, 0);
+        }
+        for n in 0..2 * MOST {
+            all.reach(served, None, 0);
+            all.number(other(MOST + n)).expect("room");
+            all.learn(other(MOST + n), MAC, 0);
+        }
+        assert_eq!(all.number(IP), Some(served));
+    }
+
+    #[test]
+    fn there_is_none_where_all_are_in_use() {
+        let mut all = Neighbours::new();
+        for n in 0..MOST {
+            all.hold(other(n)).expect("room");
+        }
+        assert_eq!(all.number(IP), None);
+        all.release(5);
+        assert_eq!(all.number(IP), Some(5));
     }
 }

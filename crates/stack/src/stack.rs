@@ -226,7 +226,10 @@ impl Stack {
         let hop = next_hop(&self.config, tuple.remote).ok_or(ConnectError::NoRoute)?;
         let full =
             self.free.is_empty() && self.connections.len() >= self.config.connections && !self.make_room();
-        let neighbour = self.neighbours.number(hop).filter(|_| !full).ok_or(ConnectError::NoRoom)?;
+        if full {
+            return Err(ConnectError::NoRoom);
+        }
+        let neighbour = self.neighbours.hold(hop).ok_or(ConnectError::NoRoom)?;
         let hash = self.hash(&tuple);
         // RFC 6528: a clock of 4 µs, and an offset that nobody else knows
         let iss = Seq((now / 4_000) as u32) + fold(hash, self.config.secret[0]) as u32;
@@ -380,6 +383,7 @@ impl Stack {
             self.table.remove(conn.hash, index);
         }
         conn.release(&mut self.pool);
+        self.neighbours.release(conn.neighbour);
         let was_remembered = conn.has(flag::REMEMBERED);
         // places in lists that it still has are passed over
         conn.generation = conn.generation.wrapping_add(1);

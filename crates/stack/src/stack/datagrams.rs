@@ -96,8 +96,9 @@ impl Stack {
         room: usize,
     ) -> Result<SocketHandle, ConnectError> {
         let hop = next_hop(&self.config, remote.ip()).ok_or(ConnectError::NoRoute)?;
-        let neighbour = self.neighbours.number(hop).filter(|_| self.sockets.has_room());
-        let neighbour = neighbour.ok_or(ConnectError::NoRoom)?;
+        if !self.sockets.has_room() {
+            return Err(ConnectError::NoRoom);
+        }
         let remote_port = if kind == SocketKind::Udp { remote.port() } else { 0 };
         let tuple = Tuple { local, remote: remote.ip(), local_port: 0, remote_port };
         let (secret, share) = (self.config.secret, self.config.share);
@@ -108,6 +109,7 @@ impl Stack {
         let port = self.sockets.port(kind, &tuple, key);
         let tuple = Tuple { local_port: port.ok_or(ConnectError::NoPort)?, ..tuple };
         let hash = self.key(kind, &tuple);
+        let neighbour = self.neighbours.hold(hop).ok_or(ConnectError::NoRoom)?;
         Ok(self.sockets.add((kind, tuple, hash), neighbour, owner, room))
     }
 
@@ -176,6 +178,9 @@ impl Stack {
 
     /// Close a socket. How many of its datagrams were never sent, and how many its queue dropped since that was last told.
     pub fn close_socket(&mut self, socket: SocketHandle) -> (u64, u64) {
+        if let Some(open) = self.sockets.get(socket) {
+            self.neighbours.release(open.neighbour);
+        }
         self.sockets.close(socket)
     }
 
