@@ -137,7 +137,7 @@ fn sockets_of_one_peer_have_a_port_each_until_there_is_none() {
 }
 
 /// An ICMP error of this type and code from side 1 about `packet`, an IPv4 packet of side 0.
-fn error(kind: u8, code: u8, packet: &[u8]) -> Vec<u8> {
+pub fn error(kind: u8, code: u8, packet: &[u8]) -> Vec<u8> {
     const IP: usize = ethernet::LEN;
     const ICMP: usize = IP + ipv4::LEN;
     let mut frame = vec![0; ICMP];

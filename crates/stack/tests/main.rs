@@ -2,6 +2,7 @@
 
 mod chaos;
 mod datagrams;
+mod limits;
 mod link;
 mod linux;
 mod lockstep;

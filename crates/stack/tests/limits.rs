@@ -1,0 +1,149 @@
+//! Limits and rules of a whole stack: what is just within them, and what is just beyond.
+
+use crate::datagrams::error;
+use crate::wire::{Frames, MS, config, ip, mac, segment};
+use packet::Layers;
+use packet::ethernet::Tags;
+use packet::tcp::{Header, Options, flag};
+use stack::{Config, ConnectError, Drop, Handle, Stack, State, TcpConfig};
+use std::net::SocketAddr;
+
+/// A stack whose peer's Ethernet address is known.
+fn stack(change: impl FnOnce(&mut Config)) -> Stack {
+    let mut config = Config { peer: Some(mac(1)), ..config(0, TcpConfig::default()) };
+    change(&mut config);
+    Stack::new(config)
+}
+
+fn connect(stack: &mut Stack, now: u64) -> Result<Handle, ConnectError> {
+    stack.connect(ip(0, false), SocketAddr::new(ip(1, false), 80), 1, now)
+}
+
+/// The frames that it sends now.
+fn sent(stack: &mut Stack, now: u64) -> Vec<Vec<u8>> {
+    stack.advance(now);
+    let mut out = Frames::default();
+    assert!(stack.transmit(now, &mut out));
+    out.0
+}
+
+/// TCP header and payload's length of a frame.
+fn tcp(frame: &[u8]) -> (Header, usize) {
+    let layers = Layers::find(frame).expect("headers");
+    let (header, payload) = Header::parse(layers.segment(frame)).expect("a segment");
+    (header, payload.len())
+}
+
+/// What the peer sends next after `last`, with these flags.
+fn answer(last: &Header, sequence: u32, flags: u8) -> Header {
+    let length = u32::from(last.flags & (flag::SYN | flag::FIN) != 0);
+    Header {
+        source: last.destination,
+        destination: last.source,
+        sequence,
+        acknowledgment: last.sequence.wrapping_add(length),
+        flags,
+        window: 60_000,
+        options: Options { mss: (flags & flag::SYN != 0).then_some(1460), ..Options::default() },
+    }
+}
+
+/// A connection that is up, and the SYN that began it. The peer's first byte is number 1.
+fn established(stack: &mut Stack, now: u64) -> (Handle, Header) {
+    let handle = connect(stack, now).expect("a port");
+    let (syn, _) = tcp(&sent(stack, now)[0]);
+    stack.receive(&segment(0, false, &answer(&syn, 0, flag::SYN | flag::ACK), &[]), now);
+    assert_eq!(stack.status(handle).map(|status| status.state), Some(State::Established));
+    sent(stack, now);
+    (handle, syn)
+}
+
+#[test]
+fn there_are_as_many_connections_as_were_asked_for() {
+    let mut stack = stack(|config| config.connections = 3);
+    let handles: Vec<_> = (0..3).map(|_| connect(&mut stack, 0).expect("room")).collect();
+    assert_eq!(connect(&mut stack, 0), Err(ConnectError::NoRoom));
+    stack.abort(handles[1], 0);
+    sent(&mut stack, 0);
+    assert!(connect(&mut stack, 0).is_ok(), "one has gone");
+}
+
+#[test]
+fn a_paths_mtu_is_believed_down_to_552() {
+    let now = 10_000 * MS;
+    for (told, payload) in [(1400, 1360), (552, 512), (551, 512), (68, 512)] {
+        let mut stack = stack(|config| config.tcp.timestamps = false);
+        let (handle, _) = established(&mut stack, now);
+        stack.write(handle, &[0; 1460], now).expect("up");
+        let frames = sent(&mut stack, now);
+        assert_eq!(tcp(&frames[0]).1, 1460);
+        // fragmentation needed (RFC 1191): the MTU is in the header's last two bytes
+        let mut message = error(3, 4, &frames[0][14..14 + 40]);
+        let at = 14 + 20;
+        message[at + 6..at + 8].copy_from_slice(&u16::to_be_bytes(told));
+        message[at + 2..at + 4].fill(0);
+        let sum = packet::checksum::of(&message[at..]).to_be_bytes();
+        message[at + 2..at + 4].copy_from_slice(&sum);
+        stack.receive(&message, now);
+        let again = sent(&mut stack, now);
+        let longest = again.iter().map(|frame| tcp(frame).1).max();
+        assert_eq!(longest, Some(payload), "of an MTU of {told}");
+    }
+}
+
+/// RFC 6191: a segment of the connection that had the port before must not be in the new one's window.
+#[test]
+fn a_port_that_is_only_remembered_is_used_with_a_higher_sequence_number() {
+    let now = 10_000 * MS;
+    let mut stack = stack(|config| config.ports = 40_000..=40_000);
+    let (handle, first) = established(&mut stack, now);
+    stack.close(handle, now);
+    let (fin, _) = tcp(&sent(&mut stack, now)[0]);
+    assert!(fin.has(flag::FIN));
+    stack.receive(&segment(0, false, &answer(&fin, 1, flag::FIN | flag::ACK), &[]), now);
+    sent(&mut stack, now);
+    assert_eq!(stack.connections(), 1, "it is remembered");
+    connect(&mut stack, now).expect("the port again");
+    let (syn, _) = tcp(&sent(&mut stack, now)[0]);
+    assert_eq!((syn.flags, syn.source), (flag::SYN, first.source));
+    let ahead = syn.sequence.wrapping_sub(fin.sequence.wrapping_add(1));
+    assert!((65_535..1 << 20).contains(&ahead), "{ahead}");
+}
+
+/// RFC 6528: who knows the time and sees other connections does not know the sequence number.
+#[test]
+fn sequence_numbers_depend_on_the_secret_and_on_both_ends() {
+    let iss = |secret: [u64; 2], port: u16| {
+        let mut stack = stack(|config| config.secret = secret);
+        let remote = SocketAddr::new(ip(1, false), port);
+        stack.connect(ip(0, false), remote, 1, 0).expect("a port");
+        let (syn, _) = tcp(&sent(&mut stack, 0)[0]);
+        (syn.source, syn.sequence)
+    };
+    let one = iss([7, 11], 80);
+    assert_eq!(one, iss([7, 11], 80));
+    let (port, other) = iss([8, 11], 80);
+    assert_eq!(port, one.0);
+    let far = |a: u32, b: u32| a.wrapping_sub(b).min(b.wrapping_sub(a)) > 1 << 12;
+    assert!(far(one.1, other) && far(one.1, iss([7, 12], 80).1) && far(one.1, iss([7, 11], 81).1));
+}
+
+#[test]
+fn frames_of_another_vlan_are_for_another_host() {
+    let tags = |ids: &[u16]| Tags::vlans(ids).expect("few enough");
+    for (own, foreign) in [(tags(&[5]), tags(&[6])), (tags(&[5]), Tags::NONE), (tags(&[5, 7]), tags(&[5]))] {
+        let mut near = stack(|config| config.tags = own);
+        near.listen(80, 10);
+        // the peer's SYN, as a stack in that VLAN sends it
+        let syn = |tags| {
+            let mut far = Stack::new(Config { peer: Some(mac(0)), tags, ..config(1, TcpConfig::default()) });
+            let remote = SocketAddr::new(ip(0, false), 80);
+            far.connect(ip(1, false), remote, 1, 0).expect("a port");
+            sent(&mut far, 0).remove(0)
+        };
+        near.receive(&syn(foreign), 0);
+        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (0, 1));
+        near.receive(&syn(own), 0);
+        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (1, 1));
+    }
+}
