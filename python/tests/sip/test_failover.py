@@ -428,3 +428,34 @@ def test_registrations_and_calls_fail_over(
         assert 2 * answered <= theirs["answers"] <= 150 and counted["requests"]["BYE"] >= answered, counted
     if least:
         assert found["slowest"] > least and found["outage"]["length"] > least
+
+
+def calls_at_once(port: list[int], silent_from: int = 1 << 30) -> Callable[[bytes, int], bytes | None]:
+    """A server that answers calls with 200 and no 180 before, up to a number of datagrams."""
+
+    def answer(data: bytes, count: int) -> bytes | None:
+        request = SipMessage.read(data)
+        if count >= silent_from or request.start.startswith("ACK"):
+            return None
+        fields = [one for one in request.fields if one[0] in ("Via", "From", "To", "Call-ID", "CSeq")]
+        made = SipMessage("SIP/2.0 200 OK", [*fields, ("Contact", f"<sip:127.0.0.1:{port[0]}>")])
+        if ";tag=" not in made.get("To"):
+            made.put("To", f"{made.get('To')};tag=here")
+        return made.data()
+
+    return answer
+
+
+@pytest.mark.slow
+def test_no_call_is_lost_where_none_rang(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a provisional response a silent server's calls may all go to the next one (RFC 3263 section 4.3)."""
+    ports: tuple[list[int], list[int]] = ([], [])
+    with answering(calls_at_once(ports[0], 40)) as first, answering(calls_at_once(ports[1])) as second:
+        ports[0].append(first)
+        ports[1].append(second)
+        words = ["--request", "call", "--srv", f"10 0 {first} 127.0.0.1", "--srv", f"20 0 {second} 127.0.0.1"]
+        words += ["--rate", "30/s", "--duration", "2s", "--timeout", "1s"]
+        found = run(capsys, tmp_path, "pass", DOMAIN, *words)
+    ours, theirs = found["servers"]
+    assert ours["failed"] > 0 and ours["answers"] > 0 and theirs["answers"] > 0, found
+    assert (found["served"], found["rejected"], found["failed"]) == (found["requests"], 0, 0), found
