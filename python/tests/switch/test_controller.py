@@ -371,6 +371,23 @@ def test_a_controller_that_answers_nonsense(
 
 
 @root
+def test_a_port_that_is_taken_is_told(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
+    """That of the first of two controllers, and of a member of etcd."""
+    one, net = switch
+    for address, port in (("127.0.1.1", 6653), ("127.0.0.1", 2379)):
+        space = net.namespace("sw")
+        with namespace.inside(space, lambda to=(address, port): socket.create_server(to)):
+            folder = tmp_path / str(port)
+            folder.mkdir()
+            with pytest.raises(Error) as wrong, controlled(one, folder, 2):
+                pytest.fail("it started")
+            assert wrong.value.code == "ND-92-62" and "in use" in wrong.value.what.lower(), wrong.value.what
+    with controlled(one, tmp_path, 1) as made:
+        made.program(FLOWS[:2])
+        assert len(table(one)) == 2
+
+
+@root
 def test_a_switch_that_talks_nonsense_is_told(switch: tuple[OvsNetdev, Network], tmp_path: Path) -> None:
     one, net = switch
     with controlled(one, tmp_path, 1) as made:

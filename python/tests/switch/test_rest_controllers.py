@@ -18,7 +18,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
-from netdyno.switch.controller import karaf, onos, opendaylight, rest
+from netdyno.switch.controller import onos, opendaylight, rest
 from netdyno.switch.controller.base import Controller, ControllerSite
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver.base import Flow
@@ -198,7 +198,8 @@ def test_what_it_cannot_do_is_told(kind: str) -> None:
         "onos", "onos,url=", "onos,url=ftp://x", "onos,url=http://", "onos,url=http://u:hunter2@x",
         "onos,url=http://x:99999", "onos,url=http://x,openflow=x", "onos,url=http://x,openflow=x:0",
         "onos,url=http://x,password=hunter2", "onos,url=http://x,hunter2", "onos,url=http://x,url=http://y",
-        "onos:2,url=http://x", "static,url=http://x", "opendaylight,address=http://x",
+        "onos:2,url=http://x", "static,url=http://x", "opendaylight,address=http://x", "opendaylight:0",
+        "opendaylight:6", "opendaylight:3,url=http://x",
     ],
 )  # fmt: skip
 def test_wrong_settings_are_told(text: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -214,45 +215,6 @@ def test_wrong_settings_are_told(text: str, capfd: pytest.CaptureFixture[str]) -
 def test_settings() -> None:
     chosen = parse("opendaylight,url=https://x/odl,user=me,password=file:/p")
     assert chosen.options.switches == ("x", 6653) and chosen.options.user == "me"  # type: ignore[attr-defined]
+    assert parse("opendaylight:3").count == 3 and parse("opendaylight").count == 1
     chosen = parse("onos,url=http://[::1]:8181,openflow=[::1]:6633")
     assert chosen.options.switches == ("::1", 6633)  # type: ignore[attr-defined]
-
-
-def test_where_opendaylight_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(karaf.PLACE, str(tmp_path))
-    with pytest.raises(Error) as wrong:
-        karaf.find_assembly()
-    assert wrong.value.code == "ND-92-62" and "./do setup opendaylight" in wrong.value.fix
-
-
-CHAIN = {
-    "controller": "opendaylight", "ipv6": True,
-    "vnfs": {"a": {"kind": "bridge", "replicas": 2}, "look": {"kind": "dpi"}}, "chain": ["a", "look"],
-    "classes": {"dns": {"match": {"protocol": "udp", "port": 53}, "chain": ["look"]}},
-}  # fmt: skip
-
-
-@root
-@pytest.mark.full
-def test_a_real_opendaylight_steers_and_mutants_are_named() -> None:
-    """One of each kind of mutant: a rule that is gone, wrong, too many, without its copy, with its group turned."""
-    try:
-        karaf.find_assembly()
-    except Error as e:
-        pytest.skip(e.what)
-    if why := OvsNetdev.missing():
-        pytest.skip(why)
-    with ChainLab(checked(CHAIN, "x")) as made:
-        found = verify(made)
-        assert found.good, found.first_fault
-        missed, every = [], list(mutants(made.rules))
-        for word in ("delete", "misdirect", "duplicate", "no copy", "turn group"):
-            one = next(one for one in every if one.name.startswith(word))
-            made.program(one.rules)
-            tried = [verify(made, 1).named for _ in range(2)]
-            if not any(named and named <= one.changed for named in tried):
-                missed.append((one.name, tried))
-        assert not missed
-        made.program(made.rules)
-        assert verify(made).good
-        assert {one.flow.cookie for one in made.rules} <= set(made.flow_cookies())

@@ -14,7 +14,9 @@ from netdyno.switch.chain.connections import ConnectionReport, Connections
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
-from netdyno.switch.controller.embedded import Embedded, Takeover
+from netdyno.switch.controller.base import Replaceable, Takeover
+from netdyno.switch.controller.embedded import Embedded
+from netdyno.switch.controller.kinds import ControllerChoice
 from netdyno.switch.tunnel import SWITCH
 
 How = Literal["kill", "partition"]
@@ -56,6 +58,22 @@ class TakeoverReport:
         }  # fmt: skip
 
 
+def check(chosen: ControllerChoice, kills: int, how: How) -> None:
+    """Raises Error if so many masters of these controllers cannot be killed, or cut off."""
+    kind, count = chosen.kind, chosen.count
+    if not issubclass(kind, Replaceable) or getattr(chosen.options, "url", None):
+        what = f"a controller {kind.kind} cannot be killed here and replaced"
+        fix = "Use embedded:N, opendaylight or opendaylight:3"
+        raise Error("ND-104-83", what, at="--controller", fix=fix)
+    if how == "partition" and kind is not Embedded:
+        what = f"a controller {kind.kind} cannot be cut off"
+        raise Error("ND-104-83", what, at="--how", fix="Use --how kill, or --controller embedded:N")
+    if kind.most_kills(count) < (kills if how == "kill" else 1):
+        what = f"{kills} masters of {count} {kind.kind} controllers cannot be gone one after the other"
+        fix = "Use more controllers, or fewer --kills"
+        raise Error("ND-104-83", what, at="--kills", fix=fix)
+
+
 def run(
     lab: ChainLab,
     kills: int,
@@ -69,11 +87,8 @@ def run(
     Raises Error if the chain does not work before, has too few controllers, or none takes over.
     """
     controller = lab.controllers[switch]
-    least = kills if how == "kill" else 1
-    if not isinstance(controller, Embedded) or controller.count <= least:
-        fix = f"Use --controllers {least + 1} or more"
-        what = f"of {controller.count} controllers, {kills} cannot be killed and replaced"
-        raise Error("ND-104-83", what, at="--controllers", fix=fix)
+    check(ControllerChoice(type(controller), controller.count, controller.options), kills, how)
+    assert isinstance(controller, Replaceable), "it was checked"
     before = verifying.verify(lab)
     if not before.good:
         raise Error("ND-99-40", before.first_fault, at="chain")
@@ -82,7 +97,7 @@ def run(
     try:
         time.sleep(UNDISTURBED)
         for _ in range(kills):
-            if how == "kill":
+            if how == "kill" or not isinstance(controller, Embedded):
                 takeovers.append(controller.kill_master())
             else:
                 taken = controller.partition_master()

@@ -27,12 +27,35 @@ class ControllerSite:
     notes: Journal
 
 
+@dataclass(frozen=True)
+class Takeover:
+    """The master was killed or cut off, and another took over. Times are seconds from that."""
+
+    killed: str
+    """The master until then."""
+    master: str
+    elected: float
+    """Until another was elected."""
+    confirmed: float
+    """Until the switch confirmed its role and all flows."""
+    added: int
+    """Flow entries that the new master had to add or change."""
+    removed: int
+    kept: int
+    generation: int | None
+    """Of its role; None: the controller does not tell."""
+    healed: float | None = None
+    """From the end of a partition until the former master followed the new one, seconds."""
+
+
 class Controller(ABC):
     """Programs the flows of one switch."""
 
     kind: ClassVar[str]
     about: ClassVar[str]
     """In a sentence."""
+    most: ClassVar[int] = 1
+    """Controllers that can stand by each other, at most."""
 
     Options: ClassVar[type[Config]] = Config
     """What can be set of it; nothing by default."""
@@ -62,6 +85,23 @@ class Controller(ABC):
     @abstractmethod
     def teardown(self) -> None:
         """End it."""
+
+
+class Replaceable(Controller):
+    """A controller whose master can be killed: another takes over, or it is started again."""
+
+    @classmethod
+    @abstractmethod
+    def most_kills(cls, count: int) -> int:
+        """How many masters of `count` can be killed one after the other, so that one takes over each time."""
+
+    @abstractmethod
+    def master(self) -> str:
+        """The name of the master. Raises Error if there is none."""
+
+    @abstractmethod
+    def kill_master(self) -> Takeover:
+        """End the master by SIGKILL and wait until one has taken over. Raises Error if none does."""
 
 
 def entries(switch: Switch, flows: Sequence[Flow]) -> list[FlowEntry]:

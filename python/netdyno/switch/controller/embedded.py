@@ -9,12 +9,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from netdyno.errors import Error
-from netdyno.switch.controller.base import Controller, entries
+from netdyno.switch.controller.base import Replaceable, Takeover, entries
 from netdyno.switch.controller.etcd import Etcd, EtcdError
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs_daemon import listens
@@ -33,28 +32,6 @@ PATIENCE = 30.0
 """Seconds in which processes must answer: a busy machine needs them."""
 PARTITION = "netdyno_partition"
 """Table of nftables that cuts a controller off."""
-MOST = 9
-"""Controllers at most."""
-
-
-@dataclass(frozen=True)
-class Takeover:
-    """The master was killed or cut off, and another took over. Times are seconds from that."""
-
-    killed: str
-    """The master until then."""
-    master: str
-    elected: float
-    """Until another was elected."""
-    confirmed: float
-    """Until the switch confirmed its role and all flows."""
-    added: int
-    """Flow entries that the new master had to add or change."""
-    removed: int
-    kept: int
-    generation: int
-    healed: float | None = None
-    """From the end of a partition until the former master followed the new one, seconds."""
 
 
 def _address(number: int) -> str:
@@ -67,11 +44,12 @@ def members() -> list[tuple[str, int]]:
     return [("127.0.0.1", ETCD + APART * number) for number in range(MEMBERS)]
 
 
-class Embedded(Controller):
+class Embedded(Replaceable):
     """Our OpenFlow 1.3 controller."""
 
     kind: ClassVar[str] = "embedded"
     about: ClassVar[str] = "our OpenFlow 1.3 controller; with :N, N of them with a master elected by etcd"
+    most: ClassVar[int] = 9
     _etcd: Mapping[str, Process] = {}
     """Members by their names."""
 
@@ -129,6 +107,11 @@ class Embedded(Controller):
                 return name
         why = next((str(state["error"]) for state in found.values() if state["error"]), self.dead())
         raise self._failed(f"no controller is master: {why or 'none was elected'}")
+
+    @classmethod
+    def most_kills(cls, count: int) -> int:
+        """One must be left."""
+        return count - 1
 
     def kill_master(self) -> Takeover:
         """End the master by SIGKILL and wait until another has taken over. Raises Error if none does."""

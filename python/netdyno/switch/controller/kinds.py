@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.switch.controller.base import Controller
-from netdyno.switch.controller.embedded import MOST, Embedded
+from netdyno.switch.controller.embedded import Embedded
 from netdyno.switch.controller.faucet import Faucet
 from netdyno.switch.controller.onos import Onos
 from netdyno.switch.controller.opendaylight import OpenDaylight
@@ -33,15 +33,21 @@ def parse(text: str, at: str = "controller") -> ControllerChoice:
     head, *parts = (part.strip() for part in text.split(","))
     name, colon, number = head.partition(":")
     if name not in KINDS:
-        fix = f"Use one of: {', '.join(KINDS)}, embedded:N"
+        several = ", ".join(f"{one}:N" for one, of in KINDS.items() if of.most > 1)
+        fix = f"Use one of: {', '.join(KINDS)}, {several}"
         raise Error("ND-104-83", f"there is no controller {head[:80]!r}", at=at, fix=fix)
     kind, count = KINDS[name], 1
     if colon:
-        if kind is not Embedded or not number.isdecimal() or not 1 <= int(number) <= MOST:
-            fix = f"Write embedded:N with N from 1 to {MOST}"
+        if kind.most == 1 or not number.isdecimal() or not 1 <= int(number) <= kind.most:
+            counted = (f"{one}:N with N from 1 to {of.most}" for one, of in KINDS.items() if of.most > 1)
+            fix = f"Write {' or '.join(counted)}"
             raise Error("ND-104-83", f"{head[:80]!r} is no number of controllers", at=at, fix=fix)
         count = int(number)
-    return ControllerChoice(kind, count, _options(name, kind, parts, at))
+    options = _options(name, kind, parts, at)
+    if count > 1 and getattr(options, "url", None):
+        fix = "Leave the number out, or url="
+        raise Error("ND-104-83", f"{head[:80]!r} with url= is elsewhere already", at=at, fix=fix)
+    return ControllerChoice(kind, count, options)
 
 
 def _options(name: str, kind: type[Controller], parts: list[str], at: str) -> Config:

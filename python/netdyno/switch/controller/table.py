@@ -12,6 +12,7 @@ from netdyno.switch.driver.base import Flow, Switch
 from netdyno.switch.openflow import action
 
 _COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
+_AGE = re.compile(r"\bduration=([0-9.]+)s")
 _PORT = re.compile(r"\bin_port=\"?([0-9]+)\"?")
 _ACTIONS = re.compile(r" actions=(\S+)")
 FIX = "Its log is in the run's folder"
@@ -42,6 +43,16 @@ def installed(switch: Switch, ours: Callable[[int], bool]) -> list[TableEntry]:
         if cookie and actions and ours(int(cookie[1], 16)):
             found.append(TableEntry(int(cookie[1], 16), int(port[1]) if port else 0, actions[1]))
     return sorted(found)
+
+
+def ages(switch: Switch, ours: Callable[[int], bool]) -> dict[int, list[float]]:
+    """For how many seconds the switch has had its flows, by their cookies."""
+    found: dict[int, list[float]] = {}
+    for line in switch.flow_texts():
+        cookie, age = _COOKIE.search(line), _AGE.search(line)
+        if cookie and age and ours(int(cookie[1], 16)):
+            found.setdefault(int(cookie[1], 16), []).append(float(age[1]))
+    return found
 
 
 def await_table(

@@ -35,8 +35,9 @@ ControllerName = Annotated[
     str | None,
     typer.Option(
         "--controller",
-        help="Who programs the switch: static, embedded, embedded:N, faucet, opendaylight, or "
-        "onos,url=http://HOST:8181; these two take url=, openflow=, user=, password=. Default: as in FILE.",
+        help="Who programs the switch: static, embedded, embedded:N, faucet, opendaylight, "
+        "opendaylight:N, or onos,url=http://HOST:8181; opendaylight and onos take url=, openflow=, user=, password=. "
+        "Default: as in FILE.",
         metavar="NAME",
     ),
 ]

@@ -15,7 +15,8 @@ from netdyno.lab.topology import need_root
 from netdyno.switch.chain import takeover as takeovers
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.takeover import How, TakeoverReport
-from netdyno.switch.controller.embedded import MOST
+from netdyno.switch.controller.embedded import Embedded
+from netdyno.switch.controller.kinds import parse
 from netdyno.switch.tunnel import REMOTE, SWITCH
 from netdyno.switch.verbs.chain import ChainFile, TunnelText, loaded, report
 from netdyno.system.interrupt import Interrupts
@@ -29,17 +30,26 @@ def takeover(
     controllers: Annotated[
         int,
         typer.Option(
-            help="Controllers, of which one is master.",
+            help="Embedded controllers, of which one is master.",
             metavar="N",
-            parser=values.whole("--controllers", 2, MOST),
+            parser=values.whole("--controllers", 2, Embedded.most),
         ),
     ] = 5,
+    controller: Annotated[
+        str | None,
+        typer.Option(
+            "--controller",
+            help="Who programs the switch: opendaylight:3, or opendaylight alone, which is started again; or "
+            "embedded:N. Default: embedded, of --controllers.",
+            metavar="NAME",
+        ),
+    ] = None,
     kills: Annotated[
         int,
         typer.Option(
             help="Masters to kill or cut off, one after the other.",
             metavar="N",
-            parser=values.whole("--kills", 1, MOST - 1),
+            parser=values.whole("--kills", 1, Embedded.most - 1),
         ),
     ] = 1,
     connections: Annotated[
@@ -76,7 +86,7 @@ def takeover(
     TCP connections exchange messages through the chain meanwhile. Reported are the time until another
     controller is elected and until the switch has confirmed its role and flows, the longest answer of a
     connection, and the switch's flow entries; then the chain is verified again. Exit code 99 if a
-    connection is lost, or a flow entry is missing or too many. Needs root and etcd.
+    connection is lost, or a flow entry is missing or too many. Needs root, and etcd or OpenDaylight.
 
         sudo netdyno chain takeover examples/chain.yaml
 
@@ -85,11 +95,12 @@ def takeover(
         sudo netdyno chain takeover examples/chain.yaml --how partition
 
         sudo netdyno chain takeover examples/chain-tunnel.yaml --switch server
+
+        sudo netdyno chain takeover examples/chain.yaml --controller opendaylight:3
     """
-    if how == "kill" and kills >= controllers:
-        fix = f"Use --controllers {kills + 1} or more"
-        raise Error("ND-104-83", f"{kills} kills leave no controller of {controllers}", at="--kills", fix=fix)
-    chain = loaded(file, f"embedded:{controllers}", tunnel)
+    chosen = parse(controller or f"embedded:{controllers}", "--controller")
+    takeovers.check(chosen, kills, cast(How, how))
+    chain = loaded(file, controller or f"embedded:{controllers}", tunnel)
     if side == "server" and len(chain.switches()) == 1:
         what = "client and server are at one switch"
         raise Error("ND-104-83", what, at="--switch", fix="Give the chain a tunnel, or leave --switch out")
@@ -108,8 +119,9 @@ def takeover(
 def show(found: TakeoverReport) -> None:
     """A line for each takeover, one for the connections, and the verification."""
     rows = [
-        (one.killed, one.master, str(one.generation), quantities.delay(one.elected * 1e9),
-         quantities.delay(one.confirmed * 1e9), str(one.added), str(one.removed), str(one.kept),
+        (one.killed, one.master, "–" if one.generation is None else str(one.generation),
+         quantities.delay(one.elected * 1e9), quantities.delay(one.confirmed * 1e9),
+         str(one.added), str(one.removed), str(one.kept),
          "–" if one.healed is None else quantities.delay(one.healed * 1e9))
         for one in found.takeovers
     ]  # fmt: skip
