@@ -34,6 +34,7 @@ CASES: dict[str, Case] = {
     "dpdk-io": Case(cases_testpmd.forward_null("io"), rate("frames/s", *AS_GOOD)),
     "dpdk-io-ring": Case(cases_testpmd.forward_ring("io"), rate("frames/s", *AS_GOOD)),
     "dpdk-io-memif": Case(cases_testpmd.forward_memif("io"), rate("frames/s", *AS_GOOD)),
+    "chain-memif": Case(cases_chain.memif, rate("frames/s", *AS_GOOD) | cost("µs/frame")),
     "chain-vhost": Case(cases_chain.vhost, rate("frames/s", *AS_GOOD) | cost("µs/frame")),
     "dpdk-macswap": Case(cases_testpmd.forward_null("macswap"), rate("frames/s", *AS_GOOD)),
     "dpdk-macswap-ring": Case(cases_testpmd.forward_ring("macswap"), rate("frames/s", *AS_GOOD)),

@@ -1,4 +1,4 @@
-"""A chain of one function over vhost-user: ours in place of testpmd, behind Open vSwitch with DPDK."""
+"""A chain of one function over vhost-user or memif, behind OVS with DPDK: ours in place of testpmd."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import contextlib
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bed import GENERATOR, SERVER, Core, Skipped, cpu_of, folder, frames, namespace
 from cases_testpmd import LONG, at_bursts, bridge
@@ -16,7 +17,7 @@ from testpmd import FRAME, Testpmd
 
 from netdyno.switch.driver.ovs import parse_ports
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
-from netdyno.switch.driver.ovs_dpdk import OvsDpdk
+from netdyno.switch.driver.ovs_dpdk import MEMIF_QUEUES, OvsDpdk
 from netdyno.switch.openflow import message as of
 from netdyno.system.journal import Journal
 
@@ -51,22 +52,41 @@ class Ring:
 
     @contextlib.contextmanager
     def ports(self) -> Iterator[list[str]]:
-        """Devices of a function, which waits for Open vSwitch as its client: a switch that listens stands
-        still until somebody comes."""
-        add: list[str] = []
-        for number, path in enumerate(self.sockets()):
-            path.unlink(missing_ok=True)
-            add += ["--", "add-port", "br0", f"v{number}", "--", "set", "interface", f"v{number}",
-                    "type=dpdkvhostuserclient", f"options:vhost-server-path={path}",
-                    f"ofport_request={number + 1}"]  # fmt: skip
-        self.ovs.vsctl(*add[1:])
-        try:
-            self.ovs.ofctl("replace-flows", "br0", "-", text="in_port=1,actions=2\nin_port=2,actions=1\n")
+        """Devices of a function over vhost-user, which waits for Open vSwitch as its client: a switch that
+        listens stands still until somebody comes."""
+        kinds = [["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"] for path in self.sockets()]
+        with self._ports(kinds):
             yield [
                 f"net_virtio_user{number},path={path},server=1,queue_size=1024,"
                 f"mac=02:00:00:00:00:0{number + 1}"
                 for number, path in enumerate(self.sockets())
             ]
+
+    @contextlib.contextmanager
+    def memifs(self) -> Iterator[list[str]]:
+        """Devices of a function over memif, which connects to Open vSwitch."""
+        about = ",id=0,socket-abstract=no,socket="
+        kinds = [
+            ["type=dpdk", f'options:dpdk-devargs="net_memif{number},role=server{about}{path}"',
+             f"options:n_rxq={MEMIF_QUEUES}"]
+            for number, path in enumerate(self.sockets())
+        ]  # fmt: skip
+        with self._ports(kinds):
+            yield [
+                f"net_memif{number},role=client{about}{path}" for number, path in enumerate(self.sockets())
+            ]
+
+    @contextlib.contextmanager
+    def _ports(self, kinds: list[list[str]]) -> Iterator[None]:
+        add: list[str] = []
+        for number, (path, kind) in enumerate(zip(self.sockets(), kinds, strict=True)):
+            path.unlink(missing_ok=True)
+            add += ["--", "add-port", "br0", f"v{number}", "--", "set", "interface", f"v{number}", *kind,
+                    f"ofport_request={number + 1}"]  # fmt: skip
+        self.ovs.vsctl(*add[1:])
+        try:
+            self.ovs.ofctl("replace-flows", "br0", "-", text="in_port=1,actions=2\nin_port=2,actions=1\n")
+            yield
         finally:
             self.ovs.vsctl("del-port", "br0", "v0", "--", "del-port", "br0", "v1")
 
@@ -113,9 +133,7 @@ class Ring:
 @contextlib.contextmanager
 def vhost() -> Iterator[Sides]:
     """Frames that go round through a function over vhost-user and Open vSwitch, a core each."""
-    # paths of sockets are short
-    with namespace() as name, folder() as where, tempfile.TemporaryDirectory(prefix="nd-v") as short:
-        core, ring = Core(name, where), Ring(name, Path(short))
+    with _round() as (core, ring):
 
         def ours(seconds: float) -> dict[str, float]:
             with ring.ports() as devices:
@@ -129,16 +147,58 @@ def vhost() -> Iterator[Sides]:
                 core.during(profile, look)
                 return found
 
-        def peer(seconds: float, burst: int) -> dict[str, float]:
-            with (
-                ring.ports() as devices,
-                Testpmd(GENERATOR, devices, "--forward-mode=io", burst=burst) as testpmd,
-            ):
-                testpmd.say("start")
-                return ring.count(seconds, testpmd.process.pid)
+        yield Sides(ours, (at_bursts(_testpmd(ring, ring.ports)),))
 
+
+@contextlib.contextmanager
+def memif() -> Iterator[Sides]:
+    """The same over memif, where ours is a graph with as many queues as the switch sends by."""
+    with _round() as (core, ring):
+
+        def ours(seconds: float) -> dict[str, float]:
+            with ring.memifs() as devices:
+                graph = core.client.call("graph.run", graph=_forwarder(devices), timeout=PATIENCE)["graph"]
+                try:
+                    return ring.count(seconds, core.pid)
+                finally:
+                    core.client.call("graph.stop", graph=graph)
+
+        queues = (f"--rxq={MEMIF_QUEUES}", f"--txq={MEMIF_QUEUES}")
+        yield Sides(ours, (at_bursts(_testpmd(ring, ring.memifs, *queues)),))
+
+
+@contextlib.contextmanager
+def _round() -> Iterator[tuple[Core, Ring]]:
+    # paths of sockets are short
+    with namespace() as name, folder() as where, tempfile.TemporaryDirectory(prefix="nd-v") as short:
+        core, ring = Core(name, where), Ring(name, Path(short))
         try:
-            yield Sides(ours, (at_bursts(peer),))
+            yield core, ring
         finally:
             ring.close()
             core.close()
+
+
+def _testpmd(
+    ring: Ring, ports: Callable[[], contextlib.AbstractContextManager[list[str]]], *words: str
+) -> Callable[[float, int], dict[str, float]]:
+    def peer(seconds: float, burst: int) -> dict[str, float]:
+        with (
+            ports() as devices,
+            Testpmd(GENERATOR, devices, "--forward-mode=io", *words, burst=burst) as testpmd,
+        ):
+            testpmd.say("start")
+            return ring.count(seconds, testpmd.process.pid)
+
+    return peer
+
+
+def _forwarder(devices: list[str]) -> dict[str, Any]:
+    """Between two ports, on one core."""
+    a, b = ({"device": device, "queues": MEMIF_QUEUES} for device in devices)
+    return {
+        "ports": {"a": a, "b": b},
+        "elements": {"there": {"kind": "l2fwd"}, "back": {"kind": "l2fwd"}},
+        "edges": ["a.rx -> there -> b.tx", "b.rx -> back -> a.tx"],
+        "placement": [{"core": GENERATOR, "elements": ["there", "back"]}],
+    }

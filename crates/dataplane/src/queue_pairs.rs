@@ -33,8 +33,9 @@ impl QueuePairs {
     pub fn from_graph(port: &Port, info: &PortInfo, named: NamedQueues) -> Self {
         let all = usize::from(port.queues.max(1));
         let (rx, tx) = (named.rx.unwrap_or(all), named.tx.unwrap_or(all));
-        // Whoever gives a file for each queue has dealt the frames out.
-        let spreads = info.has_rss() || info.driver.starts_with("net_pcap");
+        // Whoever gives a file for each queue has dealt the frames out, and so has the other end of a memif.
+        let dealt = ["net_pcap", "net_memif"].iter().any(|driver| info.driver.starts_with(driver));
+        let spreads = info.has_rss() || dealt;
         let spreads = spreads && usize::from(info.max_rx_queues) >= rx;
         let rx = if spreads { rx } else { 1 };
         let tx = match tx {
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(named(&nic, None, None), (4, 4));
         assert_eq!(named(&nic, Some(1), Some(3)), (1, 3));
         assert_eq!((named(&tap, Some(1), Some(3)), named(&tap, Some(2), Some(2))), ((1, 1), (2, 2)));
-        assert_eq!((named(&memif, None, None), named(&memif, Some(1), Some(4))), ((1, 1), (1, 4)));
+        assert_eq!((named(&memif, None, None), named(&memif, Some(1), Some(4))), ((4, 4), (1, 4)));
         assert_eq!(named(&info("net_pcap", 2, &[]), Some(2), Some(2)), (2, 2));
         assert_eq!(named(&info("net_pcap", 1, &[]), Some(2), Some(2)), (1, 1), "one file");
         let workers = |info: &PortInfo| {

@@ -24,21 +24,26 @@ ports: {a: {device: net_null0}, b: {device: net_null1}}
 elements: {there: {kind: l2fwd}, back: {kind: l2fwd}}
 edges: ["a.rx -> there -> b.tx", "b.rx -> back -> a.tx"]
 """
-SHARED: dict[str, Any] = {
-    "switch": "ovs-dpdk",
-    "options": {"over": "system"},
-    "vnfs": {
-        "io": {"kind": "testpmd", "options": {"over": "vhost-user"}},
-        "own": {"kind": "graph", "options": {"graph": "own.yaml", "over": "vhost-user"}},
-    },
-    "chain": ["io", "own"],
-}
+
+
+def shared(over: str) -> dict[str, Any]:
+    """DPDK's forwarder and ours."""
+    return {
+        "switch": "ovs-dpdk",
+        "options": {"over": "system"},
+        "vnfs": {
+            "io": {"kind": "testpmd", "options": {"over": over}},
+            "own": {"kind": "graph", "options": {"graph": "own.yaml", "over": over}},
+        },
+        "chain": ["io", "own"],
+    }
 
 
 @root
 @pytest.mark.drawn
-def test_functions_over_vhost_user_are_proved_and_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("over", ["vhost-user", "memif"])
+def test_functions_over_shared_memory_are_proved_and_measured(
+    over: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why := DRIVERS["ovs-dpdk"].missing():
         pytest.skip(why)
@@ -48,7 +53,7 @@ def test_functions_over_vhost_user_are_proved_and_measured(
         pytest.skip(e.what)
     monkeypatch.chdir(tmp_path)
     Path("own.yaml").write_text(GRAPH)
-    with ChainLab(checked(SHARED, "x")) as lab:
+    with ChainLab(checked(shared(over), "x")) as lab:
         found = verify(lab)
         assert found.good, found.first_fault
         udp = next(one for one in found.directions if (one.protocol, one.direction) == ("udp", "forward"))
@@ -86,7 +91,8 @@ def test_functions_over_vhost_user_are_proved_and_measured(
         ({"steering": "nsh"}, "no NSH"),
     ],
 )
-def test_what_does_not_go_with_shared_memory_is_told(more: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize("over", ["vhost-user", "memif"])
+def test_what_does_not_go_with_shared_memory_is_told(over: str, more: dict[str, Any], words: str) -> None:
     with pytest.raises(Error) as wrong:
-        checked({**SHARED, **more}, "x")
+        checked({**shared(over), **more}, "x")
     assert wrong.value.code == "ND-104-82" and words in str(wrong.value)

@@ -240,7 +240,11 @@ class ChainLab:
         options = {**chain.options, "ports": ports, "learning": False}
         if shared := layout.shared_ports(chain):
             names = layout.switch_ports(chain)
-            options |= {"shared": [names[one.name] for one in shared], "sockets": str(self.folder)}
+            hosts = chain.hosts()
+            options |= {
+                "shared": [names[one.name] for one in shared], "sockets": str(self.folder),
+                "memif": [names[one.name] for one in shared if chain.memif(hosts[one.host])],
+            }  # fmt: skip
         place = DutSite(host, "", space, notes=self.notes, log=self.folder / f"{host}.log")
         made = DRIVERS[chain.switch](place, options)
         stack.callback(made.teardown)

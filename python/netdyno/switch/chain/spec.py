@@ -138,7 +138,8 @@ class Chain(Config):
     """Several paths between the client's switch and the server's, and a policy that chooses between them."""
     controller: str = "static"
     """Who programs the switch: `static`, `embedded`, `embedded:N` for N of which one is master, `faucet`,
-    `opendaylight`, or `onos,url=http://HOST:8181`; both take `url`, `openflow`, `user` and `password`."""
+    `opendaylight`, `opendaylight:N` as a cluster, or `onos,url=http://HOST:8181`; `opendaylight` and `onos`
+    take `url`, `openflow`, `user` and `password`."""
 
     @field_validator("controller")
     @classmethod
@@ -321,6 +322,10 @@ class Chain(Config):
     def chooses(self, name: str) -> bool:
         """Whether a function chooses between addresses of the server."""
         return KINDS[self.vnfs[name].kind].servers(self.vnfs[name].options) > 0
+
+    def memif(self, name: str) -> bool:
+        """Whether a function shares memory with the switch over memif."""
+        return KINDS[self.vnfs[name].kind].memif(self.vnfs[name].options)
 
     def shares(self, name: str) -> bool:
         """Whether a function shares memory with the switch."""

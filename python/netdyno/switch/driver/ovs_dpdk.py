@@ -23,6 +23,9 @@ PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 
 PATIENCE = 60.0
 """Seconds in which processes must be behind ports over vhost-user."""
+MEMIF_QUEUES = 2
+"""Of a port over memif, each way: the thread that polls sends by one, and the main thread by the other.
+Frames to a queue that the process behind the port does not have are lost."""
 
 
 class Options(ovs.Options):
@@ -37,8 +40,10 @@ class Options(ovs.Options):
     """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`;
     default: one of its own, in which the process of the profile listens."""
     shared: list[str] = Field(default_factory=list, max_length=4096)
-    """Ports over vhost-user beside others by `over`. Copies of what passes them go to the interfaces of their
-    names, and of their names with `-sent`, while somebody watches."""
+    """Ports over vhost-user (or `memif`) beside others by `over`. Copies of what passes them go to the
+    interfaces of their names, and of their names with `-sent`, while somebody watches."""
+    memif: list[str] = Field(default_factory=list, max_length=4096)
+    """Those of `shared` that are over memif: the switch listens, and a process connects to it."""
     tso: bool = False
     """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
     huge_pages: bool = False
@@ -128,6 +133,12 @@ class OvsDpdk(Ovs):
         """A port over an interface has another name than that."""
         if self.options.over == "system" and port not in self.options.shared:
             return port, []
+        if port in self.options.memif:
+            number, there = self.options.memif.index(port), self._socket(port)
+            memif = f"net_memif{number},role=server,id=0,socket-abstract=no,socket={there}"
+            return f"memif-{port}", [
+                "type=dpdk", f'options:dpdk-devargs="{memif}"', f"options:n_rxq={MEMIF_QUEUES}",
+            ]  # fmt: skip
         if self.options.over == "vhost-user" or port in self.options.shared:
             path = json.dumps(str(self._socket(port)))
             return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]

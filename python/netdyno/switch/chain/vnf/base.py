@@ -41,7 +41,7 @@ class VnfSite:
     """Its further addresses, of each version, that a load balancer chooses between."""
     notes: Journal = field(default_factory=journal)
     sockets: Mapping[str, Path] = field(default_factory=dict)
-    """Where it listens for the switch, by port, if it shares memory with it."""
+    """Where it and the switch meet, by port, if it shares memory with it."""
 
 
 class Vnf(ABC):
@@ -78,9 +78,14 @@ class Vnf(ABC):
 
     @classmethod
     def shares(cls, options: Mapping[str, Any]) -> bool:
-        """Whether it shares memory with the switch over vhost-user, with these options. Its interfaces then
+        """Whether it shares memory with the switch, over vhost-user or memif. Its interfaces then
         show copies of what the switch gives to it and gets from it."""
-        return options.get("over") == "vhost-user"
+        return options.get("over") in ("vhost-user", "memif")
+
+    @classmethod
+    def memif(cls, options: Mapping[str, Any]) -> bool:
+        """Whether it does so over memif."""
+        return options.get("over") == "memif"
 
     @classmethod
     def servers(cls, options: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ from netdyno.lab import impairment
 from netdyno.lab.dut.base import DutSite, Settings
 from netdyno.lab.dut.graph import GraphDut
 from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
+from netdyno.switch.driver.ovs_dpdk import MEMIF_QUEUES
 
 PORT: dict[str, str] = {
     IN: "net_af_packet0,iface=in,qdisc_bypass=0",
@@ -23,18 +24,29 @@ PORT: dict[str, str] = {
 """DPDK ports over packet sockets. What bypasses the kernel's queues is not captured when it leaves, and what
 is taken by AF_XDP is not when it comes: nobody could tell what the function received and sent."""
 
-Over = Literal["packet-sockets", "vhost-user"]
+Over = Literal["packet-sockets", "vhost-user", "memif"]
 """How a DPDK process gets and sends frames."""
+DEVICES = {
+    # the switch comes to the process: one that listened would stand still until somebody came
+    "vhost-user": "net_virtio_user{number},path={path},server=1,queue_size=1024",
+    "memif": "net_memif{number},role=client,id=0,socket-abstract=no,socket={path}",
+}
+"""DPDK devices that share memory with the switch."""
 
 
 def devices_of(vnf: Vnf) -> dict[str, str]:
     """Its DPDK devices by port."""
     return {
-        port: f"net_virtio_user{number},path={vnf.site.sockets[port]},server=1,queue_size=1024"
+        port: DEVICES[vnf.options.over].format(number=number, path=vnf.site.sockets[port])
         if vnf.site.sockets
         else PORT[port]
         for number, port in enumerate((IN, OUT))
     }
+
+
+def queues_of(vnf: Vnf) -> dict[str, int]:
+    """How many queues its ports have, where that is not one."""
+    return {"queues": MEMIF_QUEUES} if vnf.site.sockets and vnf.options.over == "memif" else {}
 
 
 def ready(vnf: Vnf) -> None:
@@ -81,7 +93,7 @@ class GraphOptions(Settings):
     """Its file, as `netdyno graph run` takes it, with two ports. Their devices are replaced by the function's
     interfaces."""
     over: Over = "packet-sockets"
-    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
+    """`packet-sockets` of its interfaces; `vhost-user` or `memif`: it shares memory with `ovs-dpdk`."""
     inside: str = ""
     """Its port towards the client; default: the first in the file."""
 
@@ -111,7 +123,11 @@ class Graph(_Forwarder):
             fix = f"There are: {', '.join(ports)}"
             raise Error("ND-104-82", f"{file} has no port {inside[:80]!r}", at=f"{at}.inside", fix=fix)
         device = devices_of(self)
-        own = {name: {**of, "device": device[IN if name == inside else OUT]} for name, of in ports.items()}
+        queues = queues_of(self)
+        own = {
+            name: {**of, "device": device[IN if name == inside else OUT], **queues}
+            for name, of in ports.items()
+        }
         return {**read, "ports": own}
 
 
@@ -119,7 +135,7 @@ class ImpairOptions(Settings):
     """What happens to packets."""
 
     over: Over = "packet-sockets"
-    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
+    """`packet-sockets` of its interfaces; `vhost-user` or `memif`: it shares memory with `ovs-dpdk`."""
     path: str = "delay=10ms"
     """In both directions: words of `netdyno impair`, such as `delay=20ms,loss=1%,rate=100Mbit/s`."""
 
@@ -148,7 +164,9 @@ class Impair(_Forwarder):
         """The same for both directions."""
         way = {"kind": "impair", "impair": _impaired(self.options.path)}
         return {
-            "ports": {name: {"device": device} for name, device in devices_of(self).items()},
+            "ports": {
+                name: {"device": device, **queues_of(self)} for name, device in devices_of(self).items()
+            },
             "elements": {"there": {**way, "seed": 1}, "back": {**way, "seed": 2}},
             "edges": ["in.rx -> there -> out.tx", "out.rx -> back -> in.tx"],
         }

@@ -11,7 +11,7 @@ from pydantic import Field
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
 from netdyno.switch.chain.vnf.base import Vnf
-from netdyno.switch.chain.vnf.graphs import Over, devices_of, ready
+from netdyno.switch.chain.vnf.graphs import Over, devices_of, queues_of, ready
 from netdyno.system.process import find, last_lines
 
 STARTS = 120.0
@@ -27,7 +27,7 @@ class Options(Settings):
     """`io`: frames as they are. `macswap`: with their Ethernet addresses exchanged; a chain passes an even
     number of those, else hosts do not take the frames."""
     over: Over = "packet-sockets"
-    """`packet-sockets` of its interfaces, or `vhost-user`: it shares memory with `ovs-dpdk`."""
+    """`packet-sockets` of its interfaces; `vhost-user` or `memif`: it shares memory with `ovs-dpdk`."""
     memory: int = Field(default=128, ge=16, le=1 << 16)
     """MiB."""
 
@@ -36,7 +36,7 @@ class Testpmd(Vnf):
     """dpdk-testpmd between both ports, over packet sockets."""
 
     kind: ClassVar[str] = "testpmd"
-    about: ClassVar[str] = "DPDK's test forwarder (packet sockets, or vhost-user)"
+    about: ClassVar[str] = "DPDK's test forwarder (packet sockets, vhost-user or memif)"
     Options = Options
     _files: int | None = None
     program: ClassVar[tuple[str, str] | None] = ("dpdk-testpmd", "dpdk-dev")
@@ -53,11 +53,13 @@ class Testpmd(Vnf):
         self._files = self.site.notes.write("dpdk", prefix=prefix)
         memory = ["--no-huge", "-m", str(self.options.memory), f"--file-prefix={prefix}", "--no-telemetry"]
         devices = [word for device in devices_of(self).values() for word in ("--vdev", device)]
+        queues = queues_of(self).get("queues", 1)
         # line by line into its log; with statistics it does not read its input, whose end would end it
         self.start([
             find("stdbuf", "coreutils"), "-oL", find("dpdk-testpmd", "dpdk-dev"), "--lcores", cores, *memory,
             "--no-pci", *devices, "--", f"--forward-mode={self.options.mode}", "--auto-start",
             "--stats-period=86400", "--disable-link-check", "--total-num-mbufs=16384",
+            f"--rxq={queues}", f"--txq={queues}",
         ])  # fmt: skip
 
     def await_ready(self) -> None:
