@@ -82,6 +82,14 @@ impl<L> Bottleneck<L> {
         }
     }
 
+    /// Draws of its queue begin anew; [`set`](Self::set) follows.
+    pub(crate) fn draw_anew(&mut self, rng: SmallRng) {
+        self.rng = rng;
+        if matches!(self.discipline, Discipline::Red(_)) {
+            self.discipline = Discipline::Tail;
+        }
+    }
+
     /// From now on so. What waits goes on waiting, for the new line.
     pub(crate) fn set(&mut self, spec: Option<&spec::Bottleneck>) {
         self.line = spec.map(|spec| Line::new(spec.rate.bits()));

@@ -95,6 +95,15 @@ impl<L> LinkStage<L> {
         stage
     }
 
+    /// All draws begin anew; [`set`](Self::set) follows.
+    pub(crate) fn draw_anew(&mut self, seed: u64) {
+        self.loss = PacketDraws::new(generator(seed, 1));
+        self.duplicate = Bernoulli::new(generator(seed, 2));
+        self.corrupt = Bernoulli::new(generator(seed, 3));
+        self.reorder = Bernoulli::new(generator(seed, 4));
+        self.rng = generator(seed, 5);
+    }
+
     /// From the next packet on so.
     pub(crate) fn set(&mut self, parameters: &Parameters) {
         self.parameters = parameters.clone();

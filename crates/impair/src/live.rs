@@ -26,6 +26,11 @@ impl Direction {
             Self::BToA => &spec.b_to_a,
         }
     }
+
+    /// Of this direction alone, from that of the link.
+    fn seed(self, link: u64) -> u64 {
+        link.wrapping_mul(2).wrapping_add(self as u64)
+    }
 }
 
 /// What holds from a time on.
@@ -48,6 +53,8 @@ pub(crate) struct Schedule {
     /// The first holds from 0 on.
     entries: Vec<Entry>,
     repeat: Option<u64>,
+    /// With which all draws begin anew, until that was done.
+    seed: Option<u64>,
 }
 
 impl Schedule {
@@ -60,7 +67,7 @@ impl Schedule {
             };
             entries.extend(way.as_ref().map(|way| Entry::new(step.at.ns(), way)));
         }
-        Self { entries, repeat: spec.timeline.repeat.map(|repeat| repeat.ns()) }
+        Self { entries, repeat: spec.timeline.repeat.map(|repeat| repeat.ns()), seed: None }
     }
 }
 
@@ -87,15 +94,21 @@ impl DirectionControl {
     pub fn new(spec: &LinkSpec, direction: Direction) -> Self {
         let next = Mutex::new(Box::new(Schedule::new(spec, direction)));
         let shared = SharedState { fresh: AtomicBool::new(true), next, counters: Counters::default() };
-        let seed = spec.seed.wrapping_mul(2).wrapping_add(direction as u64);
-        Self { shared: Arc::new(shared), direction, seed }
+        Self { shared: Arc::new(shared), direction, seed: direction.seed(spec.seed) }
     }
 
     /// From now on so; times of the timeline begin now. What is on its way arrives when it would have. The
     /// seed stays as it was, and so do the decisions of impairments that do not change.
     pub fn set(&self, spec: &LinkSpec) {
-        let schedule = Box::new(Schedule::new(spec, self.direction));
+        self.set_drawn(spec, None);
+    }
+
+    /// [Set](Self::set), with all draws begun anew by a seed of a link, if one is given.
+    pub fn set_drawn(&self, spec: &LinkSpec, seed: Option<u64>) {
+        let mut schedule = Box::new(Schedule::new(spec, self.direction));
         let mut next = self.shared.next.lock().unwrap_or_else(PoisonError::into_inner);
+        // one that was not taken up yet is not lost
+        schedule.seed = seed.map(|seed| self.direction.seed(seed)).or(next.seed);
         *next = schedule;
         self.shared.fresh.store(true, Ordering::Release);
     }
@@ -133,8 +146,14 @@ impl LiveLink {
 
     /// From now on so, in both directions.
     pub fn set(&self, spec: &LinkSpec) {
+        self.set_drawn(spec, None);
+    }
+
+    /// [Set](Self::set), with all draws begun anew by this seed, if one is given. What is recorded has the first
+    /// seed only.
+    pub fn set_drawn(&self, spec: &LinkSpec, seed: Option<u64>) {
         self.recording().set(Interval(self.began.elapsed()), spec);
-        self.directions.iter().for_each(|live| live.set(spec));
+        self.directions.iter().for_each(|live| live.set_drawn(spec, seed));
     }
 
     /// What it did so far, as one specification that does it again.
@@ -165,7 +184,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(live: DirectionControl) -> Self {
-        let schedule = Box::new(Schedule { entries: Vec::new(), repeat: None });
+        let schedule = Box::new(Schedule { entries: Vec::new(), repeat: None, seed: None });
         Self { live, schedule, began: 0, at: 0, next: u64::MAX }
     }
 
@@ -180,9 +199,10 @@ impl Follower {
         self.next
     }
 
-    /// What is to be used from now on; `None` when it is what was used before. To be asked again until then.
+    /// What is to be used from now on, and with which seed draws begin anew, if they do; `None` when it is what was
+    /// used before. To be asked again until then.
     #[inline]
-    pub(crate) fn follow(&mut self, now: u64) -> Option<&Entry> {
+    pub(crate) fn follow(&mut self, now: u64) -> Option<(&Entry, Option<u64>)> {
         if self.live.shared.fresh.load(Ordering::Acquire) && self.take_up() {
             (self.began, self.at) = (now, 0);
         } else if now < self.next {
@@ -190,11 +210,12 @@ impl Follower {
         } else {
             self.go_on();
         }
-        let Schedule { entries, repeat } = &*self.schedule;
+        let seed = self.schedule.seed.take();
+        let Schedule { entries, repeat, .. } = &*self.schedule;
         let next = entries.get(self.at + 1).map(|entry| entry.at).or(*repeat);
         self.next = next.map_or(u64::MAX, |next| self.began.saturating_add(next));
         self.live.shared.counters.changes.add(1);
-        entries.get(self.at)
+        Some((entries.get(self.at)?, seed))
     }
 
     /// A setter holds the lock for the time of a move; if it does just now, the next poll takes the parameters.

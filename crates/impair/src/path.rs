@@ -35,7 +35,11 @@ impl<L> Path<L> {
     /// [offered](Self::offer) or [taken](Self::pop_due).
     #[inline]
     pub fn advance<C: PacketStore<Load = L>>(&mut self, now: u64, store: &mut C) {
-        while let Some(entry) = self.follower.follow(now) {
+        while let Some((entry, seed)) = self.follower.follow(now) {
+            if let Some(seed) = seed {
+                self.stage.draw_anew(seed);
+                self.bottleneck.draw_anew(generator(seed, 6));
+            }
             self.stage.set(&entry.parameters);
             self.bottleneck.set(entry.bottleneck.as_ref());
         }

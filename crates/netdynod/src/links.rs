@@ -234,11 +234,11 @@ impl Links {
         Ok(id)
     }
 
-    /// Change a link's parameters.
-    pub fn set(&self, id: &str, spec: LinkSpec) -> Result<(), Error> {
+    /// Change a link's parameters; with a seed, its draws begin anew.
+    pub fn set(&self, id: &str, spec: LinkSpec, seed: Option<u64>) -> Result<(), Error> {
         let mut made = self.lock();
         let entry = made.links.get_mut(id).ok_or_else(|| unknown_link(id))?;
-        entry.link.live().set(&spec);
+        entry.link.live().set_drawn(&spec, seed);
         entry.spec = spec;
         Ok(())
     }

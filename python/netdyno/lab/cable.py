@@ -74,6 +74,11 @@ class ImpairedCable(Cable):
         left, right = (Side(p.namespace.namespace, p.interface, p.mac) for p in (self.a, self.b))
         self._made = self._links.start(left, right, self._spec, self.mtu)
 
+    def draw_anew(self, seed: int) -> None:
+        """Losses, delays and all else that is drawn begin anew by this seed, and the timeline with them."""
+        assert self._made is not None, "it was made"
+        self._links.set(self._made, self._spec, seed)
+
     @property
     def link(self) -> str:
         """Its name in the daemon; empty before it is up."""

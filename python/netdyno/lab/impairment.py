@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -46,6 +47,20 @@ def draws(*parts: Any) -> int:
     text = json.dumps(parts, sort_keys=True)
     # exact in every reader of JSON
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+
+class TrialSeeds:
+    """Seeds of paths, one for each trial: no two share what a path loses, not even those of a block."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[str] = Counter()
+        """How often a trial was begun."""
+
+    def next(self, *trial: Any) -> int:
+        """Of the next trial that is made of these: bench, setting, seed."""
+        text = json.dumps(trial, sort_keys=True)
+        self._begun[text] += 1
+        return draws(text, self._begun[text])
 
 
 def fixed_seed(spec: str | Mapping[str, Any] | None) -> int | None:

@@ -86,9 +86,9 @@ class Links:
             return {**known[spec], "seed": seed} if spec in known else spec
         return {"seed": seed, **spec}
 
-    def set(self, link: ImpairedLink, spec: Spec) -> None:
-        """From now on so."""
-        self.client.call("impair.set", link=link.id, spec=spec)
+    def set(self, link: ImpairedLink, spec: Spec, seed: int | None = None) -> None:
+        """From now on so; with a seed, all that is drawn begins anew by it."""
+        self.client.call("impair.set", link=link.id, spec=spec, **({} if seed is None else {"seed": seed}))
 
     def stats(self, link: ImpairedLink) -> dict[str, Any]:
         """The counters of both directions. Raises when the link carries nothing any more."""

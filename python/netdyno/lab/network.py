@@ -140,6 +140,18 @@ class Network:
             return fixed
         return impairment.draws(self._seed, str(link.a), str(link.b))
 
+    def draw_anew(self, seed: int) -> int | None:
+        """Have all impaired links draw anew, each by a seed that follows from this one or that it names; that
+        of the first. None: no link is impaired."""
+        first: int | None = None
+        for link, cable in self._cables:
+            if isinstance(cable, ImpairedCable):
+                fixed = impairment.fixed_seed(link.impair)
+                drawn = impairment.draws(seed, str(link.a), str(link.b)) if fixed is None else fixed
+                cable.draw_anew(drawn)
+                first = drawn if first is None else first
+        return first
+
     def missing_part(self, hosts: Iterable[str]) -> str | None:
         """A cable's end that is not there any more, or a host itself; None while all is there."""
         for host in hosts:

@@ -26,6 +26,7 @@ from netdyno.errors import Error
 from netdyno.lab import effect, impairment
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.dut.base import DutSite
+from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
 from netdyno.lab.topology import End, Host, Link, Topology
@@ -115,7 +116,9 @@ class Spec(Config):
 def path_words(path: Mapping[str, Any]) -> str:
     """How a link treats packets, in a few words."""
     there, back = (impairment.describe(path.get(way) or {}) for way in impairment.WAYS)
-    return there if there == back else f"{there}; back: {back}"
+    said = there if there == back else f"{there}; back: {back}"
+    seed = impairment.fixed_seed(path)
+    return said if seed is None else f"{said} (seed {seed}: the same losses in each trial)"
 
 
 def workload(spec: Spec) -> Workload:
@@ -184,6 +187,7 @@ class SwitchBench:
     _remote: tuple[Remote | None, Remote | None] = (None, None)
     _probed: str | None = None
     """What probes of its paths saw; None: they were not probed yet."""
+    _seeds: TrialSeeds = field(default_factory=TrialSeeds)
     _macs: Mapping[str, str] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -255,6 +259,7 @@ class SwitchBench:
         sampler = stack.enter_context(Sampler(places))
         before, cpu, begin, why = counted(switches), used(switches), time.monotonic(), ""
         lost = self._lost()
+        drawn = network.draw_anew(self._seeds.next(self.spec.model_dump(mode="json"), dict(setting), seed))
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
         series: Mapping[str, Any] = {}
@@ -280,7 +285,9 @@ class SwitchBench:
                 counters |= moved(before, counted(switches))
         if unasked := self._lost() - lost:
             why = why or f"the path had no room for {unasked} packets"
-        return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+        return Observation(
+            setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
+        )
 
     def _switches(self, stack: ExitStack, setting: Setting) -> list[Switch]:
         """The switch of a trial, or both with their tunnel, set up."""

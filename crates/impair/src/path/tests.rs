@@ -394,6 +394,27 @@ fn the_same_seed_decides_the_same_and_another_differently() {
     assert_ne!(run(1), run(2));
 }
 
+#[test]
+fn draws_begin_anew_with_another_seed_and_go_on_without_one() {
+    let way = json!({"a_to_b": {"loss": {"independent": "20%"}}});
+    let spec: LinkSpec = from_value(way).expect("a spec");
+    let mut rig = TestPath::with(&spec, 1000);
+    let live = rig.path.live().clone();
+    let mut round = |seed: Option<u64>, now: u64| {
+        live.set_drawn(&spec, seed);
+        // what was set later, without a seed, does not undo that
+        live.set(&spec);
+        let first = rig.next;
+        rig.out.clear();
+        rig.send(now, 200);
+        rig.advance(now + 1);
+        rig.out.iter().map(|(number, _)| number - first).collect::<Vec<_>>()
+    };
+    let (one, two, again) = (round(Some(7), 0), round(Some(8), MS), round(Some(7), 2 * MS));
+    assert!(one == again && one != two && (120..190).contains(&one.len()), "{} {}", one.len(), two.len());
+    assert_ne!(round(None, 3 * MS), one);
+}
+
 fn anything() -> impl Strategy<Value = Value> {
     let delay = prop_oneof![
         Just(json!({"constant": "3ms"})),

@@ -76,12 +76,14 @@ pub fn start(caller: &Caller, params: Start) -> Answer {
 pub struct Set {
     link: String,
     spec: Value,
+    #[serde(default)]
+    seed: Option<u64>,
 }
 
 /// From now on so.
 pub fn set(caller: &Caller, params: Set) -> Answer {
     caller.core.as_writer(caller.session)?;
-    caller.core.links.set(&params.link, links::parse_parameter(&params.spec)?)?;
+    caller.core.links.set(&params.link, links::parse_parameter(&params.spec)?, params.seed)?;
     Ok(Value::Bool(true))
 }
 

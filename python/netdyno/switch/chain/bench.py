@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
 from netdyno.lab.counters import CounterSource, Sampler
+from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import guests, remote
@@ -36,6 +37,7 @@ class ChainBench:
     spec: Spec
     guests: Machines = (None, None)
     """Machines in place of client and server."""
+    _seeds: TrialSeeds = field(default_factory=TrialSeeds)
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -58,6 +60,9 @@ class ChainBench:
         why, counters = "", dict[str, float]()
         try:
             with Sampler({host: CounterSource(space) for host, space in spaces.items()}) as sampler:
+                drawn = lab.network.draw_anew(
+                    self._seeds.next(lab.chain.model_dump(mode="json"), dict(setting), seed)
+                )
                 seen_before = hops.counters(lab, passed)
                 before, cpu, begin = lab.counters(), lab.cpu(), time.monotonic()
                 try:
@@ -82,7 +87,9 @@ class ChainBench:
             counters |= hops.differences(seen_before, hops.counters(lab, passed))
             if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
                 metrics[hops.CPU.name] = taken
-        return Observation(setting, metrics, counters, not why, why, started, seconds, series)
+        return Observation(
+            setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
+        )
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from netdyno.stats.estimate import mean, t_interval
 from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec, tell_endpoints, workload
 from netdyno.switch.chain.bench import ChainBench, bench_of, lengths
+from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.measure import bench_label, proven, words
 from netdyno.switch.chain.spec import Chain
@@ -140,6 +141,7 @@ def search(
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
+            probe_paths(lab, note, request.name)
             bench = stack.enter_context(bench_of(lab, request.bench))
             seen: dict[int, list[Observation]] = {}
 

@@ -74,7 +74,12 @@ def run(
     controller: ControllerName = None,
     tunnel: TunnelText = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+        int,
+        typer.Option(
+            help="Seed of the order of trials, and of what paths lose in each.",
+            metavar="N",
+            parser=values.whole("--seed", 0),
+        ),
     ] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")] = None,

@@ -56,7 +56,12 @@ def search(
     controller: ControllerName = None,
     tunnel: TunnelText = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the trials.", metavar="N", parser=values.whole("--seed", 0))
+        int,
+        typer.Option(
+            help="Seed of the trials: of the loads, and of what paths lose in each.",
+            metavar="N",
+            parser=values.whole("--seed", 0),
+        ),
     ] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
     as_json: Json = False,

@@ -135,7 +135,12 @@ def compare(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the order of trials.", metavar="N", parser=values.whole("--seed", 0))
+        int,
+        typer.Option(
+            help="Seed of the order of trials, and of what paths lose in each.",
+            metavar="N",
+            parser=values.whole("--seed", 0),
+        ),
     ] = 1,
     name: Annotated[str | None, typer.Option(help="Name of the study.", metavar="NAME")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")] = False,
