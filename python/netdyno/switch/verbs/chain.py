@@ -36,8 +36,8 @@ ControllerName = Annotated[
     typer.Option(
         "--controller",
         help="Who programs the switch: static, embedded, embedded:N, faucet, opendaylight, "
-        "opendaylight:N, or onos,url=http://HOST:8181; opendaylight and onos take url=, openflow=, user=, password=. "
-        "Default: as in FILE.",
+        "opendaylight:N, or onos,url=http://HOST:8181; opendaylight and onos take url=, openflow=, user=, "
+        "password=. Default: as in FILE.",
         metavar="NAME",
     ),
 ]
