@@ -25,6 +25,10 @@ _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _OFFLOAD = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
+FORGET: dict[str, str | int] = {"net.ipv4.tcp_no_metrics_save": 1}
+"""Of hosts that stay for all trials: no connection begins with what one of an earlier trial has learned."""
+
+
 class Host(Config):
     """A machine of the topology."""
 

@@ -29,7 +29,7 @@ from netdyno.lab.dut.base import DutSite
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
-from netdyno.lab.topology import End, Host, Link, Topology
+from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import guests, remote
@@ -148,7 +148,10 @@ def topology(spec: Spec) -> Topology:
         )
         for host, address in ADDRESSES.items()
     ]
-    hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{host: Host() for host in switches.values()}}
+    hosts = {
+        CLIENT: Host(role="generator", sysctl=FORGET), SERVER: Host(sysctl=FORGET),
+        **{host: Host() for host in switches.values()},
+    }  # fmt: skip
     if spec.tunnel:
         gateways, between = tunnels.underlay(Line.only(spec.tunnel))
         hosts |= gateways

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from netdyno.lab.links import Links
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.reproduce import study as studies
+from netdyno.system import namespace
 
 from ..conftest import root
 from .test_chain import BRIDGES
@@ -58,6 +60,22 @@ def test_trials_of_switches_draw_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "seed 7: the same losses in each trial" in Spec(path=fixed).label
     with SwitchBench(Spec(options=options)) as bench:
         assert bench.measure(BRIDGE, 1).path_seed is None
+
+
+@root
+@pytest.mark.slow
+def test_no_trial_begins_with_what_an_earlier_one_has_learned() -> None:
+    """Hosts stay: their kernel would keep windows and round trips of a connection for the next switch's."""
+    with SwitchBench(Spec(options={"seconds": 1})) as bench:
+        assert bench.measure(BRIDGE, 1).valid
+        assert bench.network
+        for host in ("client", "server"):
+            space = bench.network.namespace(host)
+            kept = namespace.inside(
+                space,
+                lambda: subprocess.run(["ip", "tcp_metrics"], capture_output=True, text=True, check=True),
+            )
+            assert "cwnd" not in kept.stdout and "rtt" not in kept.stdout, kept.stdout
 
 
 @root

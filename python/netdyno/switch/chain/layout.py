@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from netdyno.lab.topology import End, Host, Link, Topology
+from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.switch.chain.spec import Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, port_names
 from netdyno.switch.tunnel import PROBER, SWITCH, underlay
@@ -90,7 +90,10 @@ def topology(chain: Chain, paths: Mapping[str, Any] | None = None) -> Topology:
         own[CLIENT] += [f"{one}/{prefix}" for one in (of.client, *of.more)]
         own[SERVER] += [f"{one}/{prefix}" for one in (of.server, *of.backends)]
     forwards = Host(sysctl=parameters)
-    hosts = {CLIENT: Host(role="generator"), SERVER: Host(), **{one: Host() for one in chain.switches()}}
+    hosts = {
+        CLIENT: Host(role="generator", sysctl=FORGET), SERVER: Host(sysctl=FORGET),
+        **{one: Host() for one in chain.switches()},
+    }  # fmt: skip
     hosts |= {name: forwards if name in known.inside else Host() for name in chain.hosts()}
     mtu = MTU + (NSH if chain.steering == "nsh" else 0)
     links = [
