@@ -81,7 +81,9 @@ def read(data: bytes, name: str, kind: Kind) -> Element:
         parser.Parse(data, True)
     except expat.ExpatError as e:
         what = f"it is no XML: {expat.errors.messages[e.code]}"
-        raise Error(kind.code, what, at=f"{name}:{e.lineno}:{e.offset}", fix="See `xmllint`") from e
+        raise Error(
+            kind.code, what, at=f"{name}:{e.lineno}:{e.offset}", fix="Correct the XML at this line and column"
+        ) from e
     except (LookupError, ValueError) as e:
         fix = "Write the file in UTF-8, or name its encoding right"
         raise Error(kind.code, f"it is no XML: {e}", at=f"{name}:1", fix=fix) from e

@@ -59,7 +59,7 @@ def failover(
     request: Annotated[
         str,
         typer.Option(
-            help="What is asked for: options, register (a registration) or call (INVITE, ACK, BYE).",
+            help="Request to send: options, register (a registration) or call (INVITE, ACK, BYE).",
             metavar="WHAT",
             parser=values.one_of("--request", *load.REQUESTS),
         ),

@@ -31,7 +31,8 @@ def import_(
         ),
     ] = None,
     listen: Annotated[
-        bool, typer.Option("--listen", help="Who is called does not register: for `sip load --listen`.")
+        bool,
+        typer.Option("--listen", help="User agents are called without registering: for `sip load --listen`."),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="File to write; default: standard output.", metavar="FILE.yaml")

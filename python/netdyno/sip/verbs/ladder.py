@@ -32,7 +32,7 @@ def ladder(
         typer.Option(help="Calls whose Call-ID has this text in it.", metavar="TEXT"),
     ] = None,
     failed: Annotated[
-        bool, typer.Option(help="Calls with a request that was rejected or not answered.")
+        bool, typer.Option(help="Calls with a request that was rejected or got no final response.")
     ] = False,
     limit: Annotated[
         int,

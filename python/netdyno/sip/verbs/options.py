@@ -188,9 +188,7 @@ Conformance = Annotated[
 ]
 Waive = Annotated[
     str | None,
-    typer.Option(
-        "--waive", help="With --conformance: go on without these tests, like R07,P13.", metavar="LIST"
-    ),
+    typer.Option("--waive", help="With --conformance: skip these tests, like R07,P13.", metavar="LIST"),
 ]
 Capture = Annotated[bool, typer.Option("--capture", help="Keep packets for Wireshark.")]
 Trace = Annotated[
@@ -243,7 +241,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help="What calls play: a file (.wav, .ul, .al, .pcap) or a tone like 440Hz; default: 1004Hz.",
+                help="Audio of calls: a file (.wav, .ul, .al, .pcap) or a tone like 440Hz; default: 1004Hz.",
                 metavar="FILE|HZ",
                 rich_help_panel=AUDIO,
             ),
@@ -266,7 +264,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help=f"What callers do with audio: {', '.join(MEDIA_MODES)}. Default: send-receive.",
+                help=f"Direction of callers' audio: {', '.join(MEDIA_MODES)}. Default: send-receive.",
                 metavar="MODE",
                 parser=values.one_of("--media-mode", *MEDIA_MODES),
                 rich_help_panel=AUDIO,
@@ -278,7 +276,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                help="What netdyno's callees do with audio. Default: send-receive.",
+                help="Direction of netdyno's callees' audio. Default: send-receive.",
                 metavar="MODE",
                 parser=values.one_of("--callee-media-mode", *MEDIA_MODES),
                 rich_help_panel=AUDIO,
@@ -337,7 +335,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             float,
             typer.Option(
-                help="Least MOS of listening that 95 % of calls of a second or longer are to have, or off.",
+                help="Minimum listening MOS for 95 % of calls of a second or longer, or off.",
                 metavar="MOS",
                 parser=values.limit("--min-mos", 1, 4.5),
                 rich_help_panel=AUDIO,
@@ -349,7 +347,7 @@ _MEDIA: Mapping[str, tuple[Any, Any]] = {
         Annotated[
             float,
             typer.Option(
-                help="Least share of the audio that each such call is to hear, in both directions, or off.",
+                help="Minimum share of the audio heard in each such call, in both directions, or off.",
                 metavar="SHARE",
                 parser=values.limit("--min-heard", 0, 1),
                 rich_help_panel=AUDIO,

@@ -20,7 +20,7 @@ PANEL = "Servers that take over"
 Dns = Annotated[
     str | None,
     typer.Option(
-        help="DNS server to ask for NAPTR, SRV, A and AAAA of the host: user agents go on with the next"
+        help="DNS server to ask for NAPTR, SRV, A and AAAA of the host: user agents try the next"
         " server where one fails. Default: addresses by the system, without failover.",
         metavar="ADDRESS[:PORT]",
         rich_help_panel=PANEL,
