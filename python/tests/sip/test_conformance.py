@@ -135,6 +135,16 @@ def test_a_recommendation_that_is_not_met_fails_nothing(
     assert "RFC 3261 11.2 recommends it" in (node.findtext("testcase/system-out") or "")
 
 
+def test_every_test_has_a_korean_title(run: Callable[..., int], tmp_path: Path) -> None:
+    titles = page.korean()
+    assert titles.keys() == {one.id for one in suite.purposes()}
+    html = tmp_path / "page.html"
+    assert run("--only", "P04", "--html", str(html)) == 0
+    shown = html.read_text()
+    assert titles["P04"] in shown and titles["P05"] not in shown
+    assert "적합성" in shown
+
+
 def test_the_command_prints_json(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--only", "P04", "--json") == 0
     found = json.loads(capsys.readouterr().out)

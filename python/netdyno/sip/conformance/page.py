@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
 from markupsafe import Markup
 
+from netdyno.reading import text
 from netdyno.report.locale import catalogues
 from netdyno.report.render import one_file
 from netdyno.report.table import Cell, Column, Table
@@ -23,6 +26,7 @@ VERDICTS = {
     "fail": M("fail"),
     "inconclusive": M("inconclusive"),
 }
+TITLES = Path(__file__).with_name("titles.ko.yaml")
 MARKS = {"pass": "good", "fail": "bad"}
 
 
@@ -31,7 +35,7 @@ class TestView:
     """A test, with its ladder."""
 
     id: str
-    title: Data
+    title: Msg
     verdict: Msg
     clause: Data
     reason: Data | None
@@ -50,10 +54,14 @@ class ConformancePage:
     counts: list[Msg]
     table: Table
     tests: list[TestView]
+    korean: dict[str, str]
+    """Titles of the tests."""
 
     def data(self) -> dict[str, Any]:
         """What the page's scripts read."""
-        return {"catalogues": catalogues(), "legs": [], "charts": {}, "downloads": [], "copies": {}}
+        every = catalogues()
+        every |= {"ko": every["ko"] | self.korean}
+        return {"catalogues": every, "legs": [], "charts": {}, "downloads": [], "copies": {}}
 
 
 def render(report: Report) -> str:
@@ -64,12 +72,20 @@ def render(report: Report) -> str:
         M("{n} fail", n=str(report.count("fail"))),
         M("{n} inconclusive", n=str(report.count("inconclusive"))),
     ]
+    titles = korean()
     state = "fail" if report.count("fail") else "pass" if report.count("pass") else "none"
     page = ConformancePage(
         Data(report.server), Data(report.transport.upper()), state, counted, _table(report.tests),
         [_test(one) for one in report.tests],
+        {one.title: found for one in report.tests if (found := titles.get(one.id))},
     )  # fmt: skip
     return one_file("conformance.html.j2", page, "netdyno.sip")
+
+
+def korean() -> dict[str, str]:
+    """Titles of the tests, by id."""
+    found: dict[str, str] = yaml.safe_load(text(TITLES))
+    return found
 
 
 def _table(tests: Sequence[Outcome]) -> Table:
@@ -78,7 +94,9 @@ def _table(tests: Sequence[Outcome]) -> Table:
     for one in tests:
         link = Cell(Markup('<a href="#{0}" translate="no">{0}</a>').format(one.id), one.id)
         verdict = Cell(VERDICTS[one.verdict], one.verdict, mark=MARKS.get(one.verdict, ""))
-        table.add(link, verdict, Cell(Data(one.clause)), Cell(Data(one.reason or one.title)))
+        table.add(
+            link, verdict, Cell(Data(one.clause)), Cell(Data(one.reason) if one.reason else Msg(one.title))
+        )
     return table
 
 
@@ -87,7 +105,7 @@ def _test(one: Outcome) -> TestView:
     drawing = Markup(svg(one.ladder, parties(one.ladder), name, one.id)) if one.ladder else None
     return TestView(
         id=one.id,
-        title=Data(one.title),
+        title=Msg(one.title),
         verdict=VERDICTS[one.verdict],
         clause=Data(one.clause),
         reason=Data(one.reason) if one.reason else None,
