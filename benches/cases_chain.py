@@ -55,40 +55,37 @@ class Ring:
         """Devices of a function over vhost-user, which waits for Open vSwitch as its client: a switch that
         listens stands still until somebody comes."""
         kinds = [["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"] for path in self.sockets()]
-        with self._ports(kinds):
+        self._add(kinds)
+        try:
             yield [
                 f"net_virtio_user{number},path={path},server=1,queue_size=1024,"
                 f"mac=02:00:00:00:00:0{number + 1}"
                 for number, path in enumerate(self.sockets())
             ]
+        finally:
+            self.ovs.vsctl("del-port", "br0", "v0", "--", "del-port", "br0", "v1")
 
     @contextlib.contextmanager
     def memifs(self) -> Iterator[list[str]]:
-        """Devices of a function over memif, which connects to Open vSwitch."""
+        """Devices of a function over memif, which connects to Open vSwitch, once: version 3.1.0 with DPDK
+        22.11.11 ends (SIGSEGV) when such a port is deleted."""
         about = ",id=0,socket-abstract=no,socket="
         kinds = [
             ["type=dpdk", f'options:dpdk-devargs="net_memif{number},role=server{about}{path}"',
              f"options:n_rxq={MEMIF_QUEUES}"]
             for number, path in enumerate(self.sockets())
         ]  # fmt: skip
-        with self._ports(kinds):
-            yield [
-                f"net_memif{number},role=client{about}{path}" for number, path in enumerate(self.sockets())
-            ]
+        self._add(kinds)
+        yield [f"net_memif{number},role=client{about}{path}" for number, path in enumerate(self.sockets())]
 
-    @contextlib.contextmanager
-    def _ports(self, kinds: list[list[str]]) -> Iterator[None]:
+    def _add(self, kinds: list[list[str]]) -> None:
         add: list[str] = []
         for number, (path, kind) in enumerate(zip(self.sockets(), kinds, strict=True)):
             path.unlink(missing_ok=True)
             add += ["--", "add-port", "br0", f"v{number}", "--", "set", "interface", f"v{number}", *kind,
                     f"ofport_request={number + 1}"]  # fmt: skip
         self.ovs.vsctl(*add[1:])
-        try:
-            self.ovs.ofctl("replace-flows", "br0", "-", text="in_port=1,actions=2\nin_port=2,actions=1\n")
-            yield
-        finally:
-            self.ovs.vsctl("del-port", "br0", "v0", "--", "del-port", "br0", "v1")
+        self.ovs.ofctl("replace-flows", "br0", "-", text="in_port=1,actions=2\nin_port=2,actions=1\n")
 
     def count(self, seconds: float, pid: int) -> dict[str, float]:
         """Frames a second that a function hands on, from both its ports, and its CPU time for one."""
@@ -153,18 +150,21 @@ def vhost() -> Iterator[Sides]:
 @contextlib.contextmanager
 def memif() -> Iterator[Sides]:
     """The same over memif, where ours is a graph with as many queues as the switch sends by."""
-    with _round() as (core, ring):
 
-        def ours(seconds: float) -> dict[str, float]:
-            with ring.memifs() as devices:
-                graph = core.client.call("graph.run", graph=_forwarder(devices), timeout=PATIENCE)["graph"]
-                try:
-                    return ring.count(seconds, core.pid)
-                finally:
-                    core.client.call("graph.stop", graph=graph)
+    def ours(seconds: float) -> dict[str, float]:
+        with _round() as (core, ring), ring.memifs() as devices:
+            graph = core.client.call("graph.run", graph=_forwarder(devices), timeout=PATIENCE)["graph"]
+            try:
+                return ring.count(seconds, core.pid)
+            finally:
+                core.client.call("graph.stop", graph=graph)
 
+    def peer(seconds: float, burst: int) -> dict[str, float]:
         queues = (f"--rxq={MEMIF_QUEUES}", f"--txq={MEMIF_QUEUES}")
-        yield Sides(ours, (at_bursts(_testpmd(ring, ring.memifs, *queues)),))
+        with _round() as (_, ring):
+            return _testpmd(ring, ring.memifs, *queues)(seconds, burst)
+
+    yield Sides(ours, (at_bursts(peer),))
 
 
 @contextlib.contextmanager
