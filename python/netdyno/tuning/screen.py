@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -43,6 +43,8 @@ LEAST_AA = 6
 """Trials of the baseline without which its spread is too uncertain to judge by."""
 AGAIN = 500
 """What the seed of a second time is apart from that of the first."""
+BLOCK = 1009
+"""Seeds of a trajectory: so many, of which those of second times are the last."""
 TWICE = 2
 """Places of each trajectory that are measured twice."""
 DRAWS = 20_000
@@ -224,6 +226,34 @@ def screen(
 ) -> Screening:
     """Walk the trajectories with trials of the baseline between them, and judge."""
     wanted = of_bench(bench.metrics, metrics)
+    return judge_walks(space, wanted, walk(bench, space, record, trajectories, seed), level)
+
+
+@dataclass(frozen=True)
+class Walks:
+    """The trials of a screening."""
+
+    baseline: Sequence[TrialRecord]
+    walked: Sequence[tuple[Trajectory, Sequence[TrialRecord]]]
+    pairs: Sequence[tuple[TrialRecord, TrialRecord]]
+    """Of those places that were measured twice."""
+
+    def only(self, chosen: Callable[[TrialRecord], bool]) -> Walks:
+        """Those of some trials; of a trajectory all or none."""
+        return Walks(
+            [one for one in self.baseline if chosen(one)],
+            [(way, trials) for way, trials in self.walked if chosen(trials[0])],
+            [(one, other) for one, other in self.pairs if chosen(one)],
+        )
+
+
+def judge_walks(space: Space, metrics: Sequence[Metric], walks: Walks, level: float) -> Screening:
+    """What they say."""
+    return judge(space, metrics, walks.baseline, walks.walked, walks.pairs, level)
+
+
+def walk(bench: SettingMeasurer, space: Space, record: Record, trajectories: int, seed: int) -> Walks:
+    """Walk the trajectories with trials of the baseline between them."""
     baseline: list[TrialRecord] = []
     walked: list[tuple[Trajectory, list[TrialRecord]]] = []
     pairs: list[tuple[TrialRecord, TrialRecord]] = []
@@ -249,7 +279,7 @@ def screen(
                 pairs.append((trials[-1], other))
         walked.append((trajectory, trials))
         rest(1)
-    return judge(space, wanted, baseline, walked, pairs, level)
+    return Walks(baseline, walked, pairs)
 
 
 def judge(
@@ -481,4 +511,4 @@ def _beyond(null: Sequence[float], size: float) -> float:
 
 
 def _seed(seed: int, block: int, index: int) -> int:
-    return (seed * 1_000_003 + block * 1009 + index) % 2**31
+    return (seed * 1_000_003 + block * BLOCK + index) % 2**31

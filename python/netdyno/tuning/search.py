@@ -167,6 +167,10 @@ class SearchOutcome:
         }  # fmt: skip
 
 
+Prover = Callable[[SearchOutcome, Mapping[str, Setting]], SearchOutcome]
+"""Proves what was chosen for each objective of a search."""
+
+
 def search(
     bench: SettingMeasurer,
     space: Space,
@@ -178,8 +182,11 @@ def search(
     hints: Sequence[Setting] = (),
     level: float = 0.05,
     before_proof: Callable[[ProofPlan], None] = lambda planned: None,
+    prover: Prover | None = None,
 ) -> SearchOutcome:
-    """Look within the budget, beginning with the hints, and prove what was found; how, is told before."""
+    """Look within the budget, beginning with the hints, and prove what was found; how, is told before.
+
+    `prover` proves it in another way than by pairs on this bench."""
     budget = budget or Budget()
     of_bench(bench.metrics, goal.objectives, "--for")
     for limit in goal.limits:
@@ -238,7 +245,12 @@ def search(
     found = SearchOutcome(
         goal, metrics, reference, spread, tuple(tried), tuple(front), (), ended, tuple(baseline)
     )
-    return _proven(found, bench, space, record, budget, len(valid), seed, level, before_proof)
+    chosen = _chosen(found, bench, record, seed)
+    if not chosen:
+        return found
+    if prover is not None:
+        return prover(found, chosen)
+    return _proven(found, chosen, bench, space, record, budget, len(valid), seed, level, before_proof)
 
 
 def most_trials(space: Space, goal: Goal, budget: Budget, metrics: int) -> int:
@@ -341,8 +353,23 @@ def _advances(one: TrialPoint, tried: Sequence[TrialPoint], goal: Goal, spread: 
     )
 
 
+def _chosen(found: SearchOutcome, bench: SettingMeasurer, record: Record, seed: int) -> dict[str, Setting]:
+    """What was best in each objective, without what it does not need."""
+    goal, metrics = found.goal, found.metrics
+    return {
+        o: needed
+        for o, one in candidates(found.tried, goal).items()
+        if (
+            needed := trimmed(
+                bench, record, goal, o, metrics[o], found.reference, one.setting, found.spread, seed
+            )
+        )
+    }
+
+
 def _proven(
     found: SearchOutcome,
+    chosen: Mapping[str, Setting],
     bench: SettingMeasurer,
     space: Space,
     record: Record,
@@ -352,16 +379,9 @@ def _proven(
     level: float,
     before: Callable[[ProofPlan], None],
 ) -> SearchOutcome:
-    """With what was best in each objective measured again, without what it does not need."""
+    """With what was chosen measured again."""
     goal, metrics, spread = found.goal, found.metrics, found.spread
     best = candidates(found.tried, goal)
-    chosen = {
-        o: needed
-        for o, one in best.items()
-        if (needed := trimmed(bench, record, goal, o, metrics[o], found.reference, one.setting, spread, seed))
-    }
-    if not chosen:
-        return found
     distinct = {_name(setting): setting for setting in ({}, *chosen.values())}
     names = list(distinct)
 
@@ -379,11 +399,16 @@ def _proven(
         for o, setting in chosen.items()
     ]
     proofs = prove(metrics, measured[0], beside, goal.limits, planned.level, spare.again)
+    note_judged(record, planned, proofs)
+    return replace(found, proofs=tuple(proofs), planned=planned)
+
+
+def note_judged(record: Record, planned: ProofPlan, proofs: Sequence[Proof]) -> None:
+    """Note that a proof was judged, and so what it stays, unless it may still go on."""
     if not any(p.verdict is Verdict.TOO_FEW for p in proofs):
         judged = {"number": planned.number, "spare": planned.spare}
         if judged not in record.noted("proof judged"):
             record.note("proof judged", **judged)
-    return replace(found, proofs=tuple(proofs), planned=planned)
 
 
 def trimmed(

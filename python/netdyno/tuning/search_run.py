@@ -59,11 +59,11 @@ def search(
 ) -> TuningSearchOutcome:
     """Make the bench ready, search, prove, keep. Call again to resume after an interrupt."""
     before = studies.read(request.screened, "screen") if request.screened else None
-    names = list(request.bench.params) or _survivors(before)
+    names = list(request.bench.params) or survivors(before)
     with open_bench(request.bench, interrupts) as on:
         space = on.space(names, request.memory)
-        goal = _goal(on, request)
-        hints = _hints(before, goal)
+        goal = goal_of(on, request)
+        hints = hints_of(before, goal)
         plan = {
             "space": space.document(), "objectives": list(goal.objectives),
             "limits": {one.label: one.most for one in goal.limits}, "seed": request.seed,
@@ -89,7 +89,7 @@ def search(
     return TuningSearchOutcome(found, document, study, before)
 
 
-def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
+def goal_of(on: PreparedBench, request: TuningSearchRequest) -> Goal:
     """What is wanted: as is said, or as the class of service has it, or the first metric."""
     limits, objectives = list(request.limits), list(request.objectives)
     for one in limits:
@@ -109,7 +109,8 @@ def _goal(on: PreparedBench, request: TuningSearchRequest) -> Goal:
     return Goal(tuple(dict.fromkeys(objectives)), tuple(limits))
 
 
-def _survivors(before: Mapping[str, Any] | None) -> list[str]:
+def survivors(before: Mapping[str, Any] | None) -> list[str]:
+    """The parameters that mattered in a screening; none where there was none."""
     if before is None:
         return []
     found = before["result"]["survivors"]
@@ -119,7 +120,7 @@ def _survivors(before: Mapping[str, Any] | None) -> list[str]:
     return list(found)
 
 
-def _hints(before: Mapping[str, Any] | None, goal: Goal) -> list[Setting]:
+def hints_of(before: Mapping[str, Any] | None, goal: Goal) -> list[Setting]:
     """Where a screening says it is better, for each objective that it looked at."""
     if before is None:
         return []

@@ -33,6 +33,14 @@ class HostLoad:
         """Of each group: what was delivered, its main delay, what was lost and what failed."""
         return {name: metric for name, (metric, _, _) in self._read().items()}
 
+    def chosen(self, names: Sequence[str]) -> dict[str, Metric]:
+        """Those of these names, or all."""
+        there = self.metrics
+        if unknown := next((name for name in names if name not in there), None):
+            fix = f"It measures: {', '.join(there)}"
+            raise Error("ND-104-52", f"the load measures no {unknown!r}", at="--metric", fix=fix)
+        return {name: one for name, one in there.items() if not names or name in names}
+
     def values(self, trial: TrialResult) -> dict[str, float]:
         """What a trial had of them."""
         found = {}

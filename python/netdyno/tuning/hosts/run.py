@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.experiment import cores, entry
-from netdyno.experiment.measurer import FleetHost, LocalKernel
-from netdyno.experiment.pairs import RepeatBudget, measure_pairs
+from netdyno.experiment import entry
+from netdyno.experiment.measurer import FleetHost
+from netdyno.experiment.pairs import RepeatBudget
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
-from netdyno.lab.topology import need_root
 from netdyno.stats import hosts as over
 from netdyno.stats.comparison import Comparison, Finding, finite, judge
 from netdyno.stats.discards import Discard
 from netdyno.stats.estimate import mean
-from netdyno.stats.observation import Metric, Observation
+from netdyno.stats.observation import Observation
 from netdyno.stats.paired import Order, least_pairs
 from netdyno.stats.pairs import Pair, both
 from netdyno.system.interrupt import Interrupts
-from netdyno.system.journal import journal
 from netdyno.tuning import benches
-from netdyno.tuning.benches import ChosenSetting, RecordedBench
+from netdyno.tuning.benches import ChosenSetting
 from netdyno.tuning.hosts.bench import HostBench
-from netdyno.tuning.hosts.kernel import HostKernel, kernel
+from netdyno.tuning.hosts.kernel import HostKernel
 from netdyno.tuning.hosts.load import HostLoad
+from netdyno.tuning.hosts.spread import reached
+from netdyno.tuning.hosts.turns import HostSides, measure_in_turns
 from netdyno.tuning.study_listener import StudyListener
 
 KIND = "compare-hosts"
@@ -96,7 +95,7 @@ class _Side:
 def compare(request: HostsRequest, listener: StudyListener, interrupts: Interrupts) -> HostsOutcome:
     """Measure pairs on each host in turn, judge and store. Call again to resume after an interrupt."""
     sides = list(_sides(request, interrupts, listener))
-    metrics = _metrics(request)
+    metrics = request.load.chosen(request.metrics)
     each = request.level / len(sides)
     pairs = max(request.pairs, least_pairs(each, len(metrics)))
     if pairs > request.pairs:
@@ -142,43 +141,22 @@ def _measured(
     kept: entry.Entry,
     listener: StudyListener,
 ) -> tuple[dict[str, list[Pair]], dict[str, list[Discard]]]:
-    """A pair of each host in turn, in an order drawn for each turn: none loads the target beside another."""
-    found: dict[str, list[Pair]] = {one.name: [] for one in sides}
-    discarded: dict[str, list[Discard]] = {one.name: [] for one in sides}
-    benches_of = {one.name: RecordedBench(one.bench, kept.record, one.name) for one in sides}
-    draw = random.Random(f"hosts {request.seed}")
     planned, done = 2 * pairs * len(sides), 0
 
-    def progress(_: int, __: int, seen: Observation) -> None:
+    def after(seen: Observation) -> None:
         nonlocal done
         done += 1
         listener.trial("compare", done, planned + spare.again.total(), seen)
 
-    for turn in range(pairs):
-        for one in draw.sample(sides, len(sides)):
-            found[one.name] += measure_pairs(
-                benches_of[one.name], one.a.setting, one.b.setting, turn + 1, request.seed + 2,
-                order=request.order, spare=spare, progress=progress, first=turn,
-                discarded=discarded[one.name],
-            )  # fmt: skip
-    return found, discarded
+    both_of = [HostSides(one.bench, one.a.setting, one.b.setting) for one in sides]
+    return measure_in_turns(
+        both_of, pairs, spare, kept.record, request.seed, order=request.order, after=after
+    )
 
 
 def _sides(request: HostsRequest, interrupts: Interrupts, listener: StudyListener) -> Iterator[_Side]:
     """Each host with what its kernel has of the settings. Raises where hosts share a kernel."""
-    hosts = cores.hosts(request.fleet)
-    if len(hosts) < 2:
-        what = "a proof over hosts needs two hosts or more: it is told by how much they differ"
-        raise Error("ND-104-07", what, at=f"--fleet {request.fleet}", fix="Add hosts to the fleet")
-    if any(isinstance(one.kernel, LocalKernel) for one in hosts):
-        need_root()
-    seen: dict[Any, str] = {}
-    for host in hosts:
-        made = kernel(host, journal())
-        if (other := seen.setdefault(host.kernel, host.name)) != host.name:
-            what = f"the hosts {other} and {host.name} have the same kernel parameters"
-            fix = "Give each its own machine or namespace"
-            raise Error("ND-104-07", what, at=f"--fleet {request.fleet}", fix=fix)
+    for host, made in reached(request.fleet, listener):
         a, b = _chosen(host, made, request)
         for one in (a, b):
             for name, why in one.left_out.items():
@@ -186,8 +164,6 @@ def _sides(request: HostsRequest, interrupts: Interrupts, listener: StudyListene
             for text in one.outside:
                 listener.note(f"host {host.name}: {one.name}: {text}")
         yield _Side(HostBench(host, made, request.load, request.allow_global, interrupts), a, b)
-    if all(isinstance(one.kernel, LocalKernel) for one in hosts):
-        listener.note("all hosts are namespaces of this machine: they share its processors and its kernel")
 
 
 def _chosen(host: FleetHost, made: HostKernel, request: HostsRequest) -> tuple[ChosenSetting, ChosenSetting]:
@@ -202,14 +178,6 @@ def _chosen(host: FleetHost, made: HostKernel, request: HostsRequest) -> tuple[C
         what = f"both come to the same on the host {host.name}"
         raise Error("ND-104-07", what, at=f"{a.name} and {b.name}", fix="Compare settings that differ there")
     return a, b
-
-
-def _metrics(request: HostsRequest) -> dict[str, Metric]:
-    there = request.load.metrics
-    if unknown := next((name for name in request.metrics if name not in there), None):
-        fix = f"It measures: {', '.join(there)}"
-        raise Error("ND-104-52", f"the load measures no {unknown!r}", at="--metric", fix=fix)
-    return {name: one for name, one in there.items() if not request.metrics or name in request.metrics}
 
 
 def _leg(trial: TrialRecord) -> str:

@@ -38,6 +38,7 @@ from netdyno.tuning.verbs import compare_hosts, completion
 from netdyno.tuning.verbs.finding import change, row, spread
 from netdyno.tuning.verbs.options import (
     Bench,
+    Fleet,
     Fresh,
     Global,
     Html,
@@ -153,14 +154,7 @@ def compare(
             "tcp_notsent_lowat.",
         ),
     ] = False,
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            "--fleet",
-            help="Measure on each host of this fleet, with its own kernel; BENCH is a URL or a profile.",
-            metavar="NAME",
-        ),
-    ] = None,
+    fleet: Fleet = None,
     allow_global: Global = False,
     seed: Seed = 1,
     name: Name = None,

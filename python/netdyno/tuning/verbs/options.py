@@ -97,6 +97,14 @@ Seed = Annotated[
 Global = Annotated[
     bool, typer.Option("--global", help="Also set parameters of the whole machine during the trials.")
 ]
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet",
+        help="Measure on each host of this fleet, with its own kernel; BENCH is a URL or a profile.",
+        metavar="NAME",
+    ),
+]
 Name = Annotated[str | None, typer.Option(help="Name of the study.", metavar="NAME")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Discard earlier trials and measure again.")]
 Html = Annotated[Path | None, typer.Option(help="Write the report page here.", metavar="FILE")]

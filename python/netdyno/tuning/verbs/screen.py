@@ -16,11 +16,15 @@ from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import screen_run
 from netdyno.tuning.baseline import written
+from netdyno.tuning.hosts import screen_run as fleet_screen
+from netdyno.tuning.hosts.screen_run import FleetScreeningOutcome
 from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.screen import Effect, Screening
 from netdyno.tuning.screen_run import ScreeningRequest
+from netdyno.tuning.verbs import fleet_studies
 from netdyno.tuning.verbs.options import (
     Baseline,
+    Fleet,
     Fresh,
     Global,
     Html,
@@ -60,6 +64,7 @@ def screen(
     tuned: Tuned = "server",
     service: Service = None,
     baseline: Baseline = None,
+    fleet: Fleet = None,
     allow_global: Global = False,
     param: Param = None,
     metric: Annotated[
@@ -95,11 +100,21 @@ def screen(
         netdyno tune screen sim --trajectories 8
 
         sudo netdyno tune screen iperf3-tcp --path delay=15ms,loss=0.2% --set reverse=true --class throughput
+
+    With --fleet each trajectory is walked on one of its hosts, in turn, and told by that host's own baseline.
+    A host on which a parameter acts the other way is named.
+
+        sudo netdyno tune screen http://10.0.0.2/1MB --fleet lab --param 'net.ipv4.tcp_*'
     """
-    own = chosen(load, metric or [], better or [], server, slo or [], where)
+    on = fleet and fleet_studies.request(
+        fleet, bench, options or (), service, param or (), metric or (), allow_global,
+        {"--load": load, "--better": better, "--server": server, "--slo": slo, "--where": where,
+         "--path": path, "--tune client": tuned == "client", "--baseline": baseline},
+    )  # fmt: skip
+    own = None if on else chosen(load, metric or [], better or [], server, slo or [], where)
     wanted = ScreeningRequest(
         bench=BenchRequest(
-            bench_name(bench, own),
+            bench if on and bench else bench_name(bench, own),
             options or [],
             path,
             tuned,
@@ -109,7 +124,7 @@ def screen(
             allow_global,
             own,
         ),
-        metrics=named(metric or [], own),
+        metrics=metric or [] if on else named(metric or [], own),
         trajectories=trajectories,
         memory=memory,
         level=level,
@@ -120,7 +135,12 @@ def screen(
     if wanted.bench.real:
         put_back()
     with resumable():
-        made = screen_run.screen(wanted, StudyPrinter(), Interrupts())
+        printer, interrupts = StudyPrinter(), Interrupts()
+        made = (
+            fleet_screen.screen(on, wanted, printer, interrupts)
+            if on
+            else screen_run.screen(wanted, printer, interrupts)
+        )
     document = dict(made.document)
     if html:
         page(html, [document])
@@ -128,6 +148,9 @@ def screen(
         console.document({k: v for k, v in document.items() if k != "trials"})
         return
     show(made.found)
+    if isinstance(made, FleetScreeningOutcome):
+        for line in fleet_screen.words(made.contradicting):
+            console.out().print(line, markup=False)
     console.note(f"stored in {made.study.document}, run {document['run']}")
 
 

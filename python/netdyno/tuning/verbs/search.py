@@ -23,13 +23,17 @@ from netdyno.stats.pairs import cause
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import search_run
 from netdyno.tuning.baseline import written
+from netdyno.tuning.hosts import search_run as fleet_search
+from netdyno.tuning.hosts.search_run import FleetSearchOutcome
 from netdyno.tuning.prepared_bench import BenchRequest
 from netdyno.tuning.prove import Limit, Proof
 from netdyno.tuning.search import Budget, SearchOutcome
 from netdyno.tuning.search_run import TuningSearchRequest
+from netdyno.tuning.verbs import fleet_studies
 from netdyno.tuning.verbs.compare import not_counted, remarks
 from netdyno.tuning.verbs.options import (
     Baseline,
+    Fleet,
     Fresh,
     Global,
     Html,
@@ -71,6 +75,7 @@ def search(
     tuned: Tuned = "server",
     service: Service = None,
     baseline: Baseline = None,
+    fleet: Fleet = None,
     allow_global: Global = False,
     objective: Annotated[
         list[str] | None,
@@ -142,11 +147,21 @@ def search(
 
         sudo netdyno tune search --load 'redis-benchmark -h {address} -t get --csv' --metric \\
         'rps="GET","([0-9.]+)"' --better higher --server 'redis-server --protected-mode no' --class latency
+
+    With --fleet each trial runs on one of its hosts, in turn, and is told by that host's own baseline. What
+    was found is proven on every host: it must be better over all, and a host that contradicts is named.
+
+        sudo netdyno tune search http://10.0.0.2/1MB --fleet lab --for delay_p99 --param 'net.ipv4.tcp_*'
     """
-    own = chosen(load, metric or [], better or [], server, slo or [], where)
+    on = fleet and fleet_studies.request(
+        fleet, bench, options or (), service, param or (), metric or (), allow_global,
+        {"--load": load, "--better": better, "--server": server, "--slo": slo,
+         "--where": where, "--path": path, "--tune client": tuned == "client", "--baseline": baseline},
+    )  # fmt: skip
+    own = None if on else chosen(load, metric or [], better or [], server, slo or [], where)
     wanted = TuningSearchRequest(
         bench=BenchRequest(
-            bench_name(bench, own),
+            bench if on and bench else bench_name(bench, own),
             options or [],
             path,
             tuned,
@@ -169,7 +184,12 @@ def search(
     if wanted.bench.real:
         put_back()
     with resumable():
-        made = search_run.search(wanted, StudyPrinter(), Interrupts())
+        printer, interrupts = StudyPrinter(), Interrupts()
+        made = (
+            fleet_search.search(on, wanted, printer, interrupts)
+            if on
+            else search_run.search(wanted, printer, interrupts)
+        )
     found, document = made.found, dict(made.document)
     if html:
         page(html, [dict(one) for one in (made.screening, document) if one])
@@ -177,6 +197,8 @@ def search(
         console.document({k: v for k, v in document.items() if k != "trials"})
     else:
         show(found)
+        if isinstance(made, FleetSearchOutcome):
+            fleet_studies.show_hosts(made.hosts, len(found.goal.objectives) > 1)
         console.note(f"stored in {made.study.document}, run {document['run']}")
     if bad := next((p for p in found.proofs if p.comparison.unequal), None):
         raise unequal(bad.comparison.unequal, f"the proof for {bad.objective}")
