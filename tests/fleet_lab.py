@@ -186,7 +186,7 @@ class FleetLab:
         """A command line, to its end."""
         return self.lab.run(*arguments, prefix=self.prefix)
 
-    def load(self, seconds: int, *more: str, devices: int = 8) -> tuple[str, ...]:
+    def load(self, seconds: int, *more: str, devices: int = 8, interval: str = "20ms") -> tuple[str, ...]:
         """A run over the fleet, of which everything counts."""
         profile = {
             "name": "fleet",
@@ -196,7 +196,7 @@ class FleetLab:
                 {
                     "name": "web",
                     "target": f"http://{SERVER}",
-                    "model": {"http": {"interval": "20ms"}},
+                    "model": {"http": {"interval": interval}},
                     "devices": devices,
                     "load": {"closed": {"flows": 1}},
                     "total": None,

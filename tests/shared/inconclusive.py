@@ -72,6 +72,15 @@ class Verdict:
         if found:
             raise Inconclusive(f"{found[0].code}: {found[0].what} (steal {self.steal():.0%})")
 
+    def hosts_were_heard(self, lost: Iterable[str]) -> None:
+        """Go on if no host of a fleet was lost that should not be. One that was silent for 10 s had no CPU, or its
+        controller; anything else is a failure."""
+        found = list(lost)
+        other = [why for why in found if "nothing was heard for" not in why]
+        assert not other, f"hosts were lost for a fault: {other}"
+        if found:
+            raise Inconclusive(f"{len(found)} hosts more were lost: {found[0]} (steal {self.steal():.0%})")
+
     def peer_is_sound(self, log: Path, words: str) -> None:
         """Go on if a server that is not ours does not tell in its log of this fault of its own."""
         if found := [line for line in log.read_text(errors="replace").splitlines() if words in line]:
