@@ -64,7 +64,7 @@ def test_a_drop_on_the_way_and_a_port_that_is_not_open_are_told_apart(lab: Lab, 
     """Datagrams that a firewall drops are not said to have been taken, by a server that never saw one."""
     load = ("sip", "register", f"sip:{Wire.FAR}", "--rate", "20/s", "--duration", "1s", "--quiet")
     refused = lab.run(*load, prefix=tuple(cable.at_near))
-    assert refused.code == 99 and "nothing listens there" in refused.text, refused.text
+    assert refused.code in (90, 99) and "nothing listens there" in refused.text, refused.text
     sh(
         *cable.at_far,
         "nft",

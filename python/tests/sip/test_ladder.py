@@ -278,7 +278,7 @@ def test_a_packet_that_is_cut_blames_nobody(
         path = pcap(tmp_path / f"{keep}.pcap", [*frames[:-1], frames[-1][:keep]])
         assert app.call(["sip", "ladder", str(path)]) == 0
         shown = capsys.readouterr()
-        assert "1 packets are cut" in shown.err and "may be in a packet that is cut" in shown.out
+        assert "truncated packets: 1" in shown.err and "may be in a truncated packet" in shown.out
         assert "no final response" not in shown.out and "200 OK" not in shown.out
         assert app.call(["sip", "ladder", str(path), "--failed"]) != 0
         assert "no call failed" in capsys.readouterr().err

@@ -70,7 +70,7 @@ def ladder(
         calls = [one for one in calls if one.failures]
     everything, calls = len(calls), calls[:limit] if not as_list else calls
     if found.cut:
-        console.note(f"{found.cut:,} packets are cut: what they held is unknown")
+        console.note(f"truncated packets: {found.cut:,}; their contents are unknown")
     if not everything:
         raise _nothing(found, bool(call_id), failed)
     if html:
