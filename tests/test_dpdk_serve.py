@@ -85,3 +85,14 @@ def test_a_port_that_cannot_serve_is_told(lab: Lab) -> None:
         done = lab.run("serve", "http", "--listen", f"{OWN}:80", *words)
         assert done.code != 0, done.text
         assert told in done.text
+
+
+def test_a_server_in_a_vlan_answers_tagged_frames(lab: Lab, ends: Wire) -> None:
+    port = ("--port", "af_packet:w1", "--prefix", "24", "--vlan", "100")
+    served = Served(lab, ends.at_far, "http", f"{OWN}:80", *port)
+    load = group("web", f"http://{OWN}/7", {"http": {"interval": "100ms"}}, devices=2)
+    tagged = {"dpdk": {"ports": [{**DPDK["dpdk"]["ports"][0], "vlan": 100}]}}
+    done = lab.run("run", lab.write("p.json", profile(load, transport=tagged)), prefix=ends.at_near)
+    assert done.folder is not None, done.text
+    total = done.trial.groups[0].total
+    assert served.counters()["responses"] == total.messages_delivered > 0

@@ -12,7 +12,7 @@ from netdyno import config, files, units
 from netdyno.cli import console, values
 from netdyno.cli.options import Json
 from netdyno.core.server import Server
-from netdyno.errors import PASS, Error
+from netdyno.errors import HOST_LOST, PASS, Error
 from netdyno.export import prometheus
 from netdyno.export.server_metrics import ServerMetrics
 
@@ -79,6 +79,14 @@ def serve(
             help="With --port: largest IP packet, bytes. Default: what the device takes, at most 1500.",
             metavar="BYTES",
             parser=values.whole("--mtu", 576, 9600),
+        ),
+    ] = None,
+    vlan: Annotated[
+        int | None,
+        typer.Option(
+            help="With --port: serve in this VLAN. Default: without a tag.",
+            metavar="ID",
+            parser=values.whole("--vlan", 1, 4094),
         ),
     ] = None,
     workers: Annotated[
@@ -171,7 +179,9 @@ def serve(
     duration: Annotated[
         str | None,
         typer.Option(
-            help="End after this time. Default: at Ctrl-C.", metavar="TIME", parser=values.time("--duration")
+            help="End after this time. Default: at Ctrl-C or SIGTERM.",
+            metavar="TIME",
+            parser=values.time("--duration"),
         ),
     ] = None,
     metrics: Annotated[
@@ -182,11 +192,12 @@ def serve(
 ) -> None:
     """Serve HTTP, MQTT, CoAP, UDP streams or a script to test against.
 
-    http and coap answer any method; `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and 5.0,
-    QoS 0 to 2. stream sends back the datagrams of udp:// groups, and says what was lost, late or twice.
+    http and coap answer any method; GET of `/512` has a body of 512 bytes. mqtt is a broker for 3.1.1 and
+    5.0, QoS 0 to 2. stream sends back the datagrams of udp:// groups, and says what was lost, late or twice.
     script plays steps (send, expect, delay, repeat) to each TCP connection, as the model of that name does.
     All can answer late or leave a share unanswered. They count what they receive and send, as a witness
-    of a load, and print that at their end. They serve until Ctrl-C or --duration.
+    of a load, and print that at their end: Ctrl-C, SIGTERM, SIGHUP or --duration. A server that ends
+    by itself, as when its port is gone, is exit code 91.
 
         netdyno serve http --listen 192.0.2.1:80 --workers 4
         netdyno serve mqtt --delay 20ms --drop 1%
@@ -213,6 +224,7 @@ def serve(
             raise Error("ND-104-74", f"{protocol} has no {option}", fix=fix)
     if protocol == "script" and script is None:
         raise Error("ND-104-74", "script has no steps to play", fix="Name their file with --script")
+    of_port = {"--gateway": gateway, "--prefix": prefix, "--mtu": mtu, "--vlan": vlan}
     tls = _tls(tls_cert, tls_key, tls_self_signed, tls_client_ca, tls_resumption)
     settings: dict[str, Any] = {
         "protocol": protocol,
@@ -232,9 +244,9 @@ def serve(
     if tls:
         settings["tls"] = tls
     if port:
-        settings["port"] = _port(settings["listen"], port, prefix, gateway=gateway, mtu=mtu)
-    elif prefix is not None or gateway or mtu is not None:
-        option = "--gateway" if gateway else "--prefix" if prefix is not None else "--mtu"
+        settings["port"] = _port(settings["listen"], port, prefix, gateway=gateway, mtu=mtu, vlan=vlan)
+    elif needless := [name for name, value in of_port.items() if value is not None]:
+        option = needless[0]
         raise Error(
             "ND-104-74",
             f"{option} is for a DPDK port",
@@ -247,18 +259,26 @@ def serve(
         registry = CollectorRegistry()
         registry.register(exported)
         prometheus.serve(metrics, registry)
-    server = Server(settings, exported.update)
+    server = Server(settings, exported.update, lambda words: console.note(f"warning: {words}"))
+    lost: Error | None = None
     with server:
         if tls_self_signed:
             files.write(tls_self_signed, server.certificate, shared=True)
-        console.note(f"{protocol}{' over TLS' if tls else ''} on {server.address}")
-        server.serve(units.seconds(duration) if duration else None)
+        words = f"{protocol}{' over TLS' if tls else ''} on {server.address}"
+        try:
+            server.serve(units.seconds(duration) if duration else None, lambda: console.note(words))
+        except Error as e:
+            if e.exit_code != HOST_LOST:
+                raise
+            lost = e
     counters = dict(server.counters)
     if as_json:
         console.document({"protocol": protocol, "counters": counters})
     else:
         rows = [(name.replace("_", " "), f"{value:,}") for name, value in counters.items()]
         console.table(["counter", "value"], rows, right=["value"])
+    if lost:
+        raise lost
     raise typer.Exit(PASS)
 
 

@@ -14,8 +14,12 @@ from typing import Any, ClassVar, Self
 
 from netdyno.core.daemon import program
 from netdyno.errors import CONFIGURATION, Error
+from netdyno.system.interrupt import Interrupts
+from netdyno.system.process import ending
 
 Counters = Mapping[str, Any]
+TURN = 0.2
+"""Seconds between two looks at whether to end."""
 
 
 def said_by_core(line: str) -> tuple[str, str]:
@@ -23,6 +27,19 @@ def said_by_core(line: str) -> tuple[str, str]:
     parts = re.fullmatch(r"(?:error )?(?:ND-[\d-]+: )?(?:at (\S+): )?(.*)", line.strip(), re.DOTALL)
     assert parts is not None
     return parts[2], parts[1] or ""
+
+
+def warning(line: str) -> str:
+    """What an entry of the core's log warns of, for people; nothing for other lines, and DPDK's own."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return ""
+    fields = entry.get("fields") if isinstance(entry, dict) else None
+    if not isinstance(fields, dict) or entry.get("target") == "dpdk":
+        return ""
+    more = ", ".join(f"{name} {value}" for name, value in fields.items() if name != "message")
+    return f"{fields.get('message', '')}{f' ({more})' if more else ''}"
 
 
 class Server:
@@ -34,9 +51,13 @@ class Server:
     cannot_listen: ClassVar[str] = "ND-92-51"
 
     def __init__(
-        self, settings: Mapping[str, Any], told: Callable[[Counters], None] = lambda _: None
+        self,
+        settings: Mapping[str, Any],
+        told: Callable[[Counters], None] = lambda _: None,
+        warned: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.settings, self._told = settings, told
+        """`told` gets the counters each second, `warned` what the server warns of."""
+        self.settings, self._told, self._warned = settings, told, warned
         self.counters: Counters = {}
         """Counters of the last second."""
         self.address = ""
@@ -47,10 +68,17 @@ class Server:
         """All of them, by what is served there: `address` and those of further transports."""
         self._process: subprocess.Popen[str] | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._last_words = ""
+        """Of its standard error, what was no warning."""
 
     def __enter__(self) -> Self:
         command, pipe = [str(program()), self.command], subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        # in a session of its own: Ctrl-C is for this process, which then ends it and has its last counters
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+        self._listener.start()
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin and stdout and stderr
         with suppress(BrokenPipeError):
@@ -58,8 +86,9 @@ class Server:
             stdin.flush()
         ready = stdout.readline()
         if not ready:
-            words, at = said_by_core(stderr.read())
             wrong = self._process.wait() == CONFIGURATION
+            self._listener.join(10)
+            words, at = said_by_core(self._last_words)
             code = self.bad_setting if wrong else self.cannot_listen
             raise Error(code, words or "it ended at once", at=at or str(self.settings.get("listen", "")))
         said = json.loads(ready)["ready"]
@@ -79,6 +108,14 @@ class Server:
         for line in self._process.stdout:
             self.counters = json.loads(line)["counters"]
             self._told(self.counters)
+
+    def _listen(self) -> None:
+        assert self._process and self._process.stderr
+        for line in self._process.stderr:
+            if words := warning(line):
+                self._warned(words)
+            elif not line.startswith("{"):
+                self._last_words = line
 
     def wait(self, seconds: float | None) -> bool:
         """Wait for its end, at most so long; whether it ended."""
@@ -100,22 +137,32 @@ class Server:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if self._reader.is_alive():
-            self._reader.join(10)
+        for thread in (self._reader, self._listener):
+            if thread.is_alive():
+                thread.join(10)
         process.stdout.close()
         process.stderr.close()
         return self.counters
 
-    def serve(self, seconds: float | None) -> None:
-        """Wait until the time is over (`None`: until Ctrl-C). A server that ends by itself is ND-91-23."""
+    def serve(self, seconds: float | None, begun: Callable[[], None] = lambda: None) -> None:
+        """Wait until the time is over (`None`: for ever), or Ctrl-C, SIGTERM or SIGHUP comes.
+
+        These end it in good order from `begun` on. A server that ends by itself is ND-91-23.
+        """
         end = time.monotonic() + seconds if seconds is not None else None
-        try:
-            while end is None or time.monotonic() < end:
-                if self.wait(min(0.5, max(0.0, end - time.monotonic())) if end else 0.5):
-                    if end is None:
-                        return
-                    raise Error("ND-91-23", "the server ended by itself", at=self.address)
-        except Error as e:
-            # Ctrl-C is how one ends it
-            if not e.code.startswith("ND-105"):
-                raise
+        interrupts = Interrupts()
+        with interrupts.installed(), interrupts.asking():
+            begun()
+            while not interrupts.count and (end is None or time.monotonic() < end):
+                left = TURN if end is None else min(TURN, max(0.0, end - time.monotonic()))
+                if not self.wait(left):
+                    continue
+                # what ends all processes of a service at once may have reached the server first
+                time.sleep(TURN)
+                if interrupts.count:
+                    break
+                self._listener.join(10)
+                words, _ = said_by_core(self._last_words)
+                assert self._process
+                why = words or ending(self._process.returncode)
+                raise Error("ND-91-23", f"the server ended by itself: {why}", at=self.address)

@@ -89,12 +89,7 @@ class Process:
     def ending(self) -> str:
         """How it ended, such as `SIGSEGV` or `status 1`; nothing while it runs."""
         status = self.exited()
-        if status is None:
-            return ""
-        if status >= 0:
-            return f"status {status}"
-        # most real-time signals have no name
-        return {int(one): one.name for one in signal.Signals}.get(-status, f"signal {-status}")
+        return "" if status is None else ending(status)
 
     def cpu(self) -> float:
         """CPU seconds of the whole process group so far."""
@@ -163,6 +158,14 @@ class OutputReader:
         self._over.set()
         self._thread.join()
         return b"".join(self._parts), held
+
+
+def ending(status: int) -> str:
+    """How a process ended by its status, such as `SIGSEGV` or `status 1`."""
+    if status >= 0:
+        return f"status {status}"
+    # most real-time signals have no name
+    return {int(one): one.name for one in signal.Signals}.get(-status, f"signal {-status}")
 
 
 def tail(log: Path, lines: int = 8) -> str:

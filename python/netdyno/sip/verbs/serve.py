@@ -224,8 +224,8 @@ def serve(
             files.write(tls_self_signed, server.certificate, shared=True)
         further = [(where, name) for name, where in server.addresses.items() if name != "address"]
         also = "".join(f"; {where}, {NAMES[name]}" for where, name in further)
-        console.note(f"{role} on {server.address}, UDP and TCP{also}; domain {settings['domain']}")
-        server.serve(units.seconds(duration) if duration else None)
+        words = f"{role} on {server.address}, UDP and TCP{also}; domain {settings['domain']}"
+        server.serve(units.seconds(duration) if duration else None, lambda: console.note(words))
     counters = dict(server.counters)
     if as_json:
         console.document({"role": role, "counters": counters})
