@@ -73,13 +73,13 @@ class Verdict:
             raise Inconclusive(f"{found[0].code}: {found[0].what} (steal {self.steal():.0%})")
 
     def hosts_were_heard(self, lost: Iterable[str]) -> None:
-        """Go on if no host of a fleet was lost that should not be. One that was silent for 10 s had no CPU, or its
-        controller; anything else is a failure."""
+        """Go on if no host of a fleet was lost that should not be. Where one was silent for 10 s, it had no CPU, or its
+        controller, and nothing can be told of the others; else it is a failure."""
         found = list(lost)
-        other = [why for why in found if "nothing was heard for" not in why]
-        assert not other, f"hosts were lost for a fault: {other}"
-        if found:
-            raise Inconclusive(f"{len(found)} hosts more were lost: {found[0]} (steal {self.steal():.0%})")
+        silent = [why for why in found if "nothing was heard for" in why]
+        assert silent or not found, f"hosts were lost for a fault: {found}"
+        if silent:
+            raise Inconclusive(f"{len(found)} hosts more were lost: {silent[0]} (steal {self.steal():.0%})")
 
     def peer_is_sound(self, log: Path, words: str) -> None:
         """Go on if a server that is not ours does not tell in its log of this fault of its own."""
