@@ -67,7 +67,7 @@ def test_trials_that_the_machine_disturbed_are_inconclusive() -> None:
 def test_hosts_are_lost_for_a_fault_unless_one_had_no_cpu() -> None:
     verdict, gone, silent = Verdict(), "h1: Broken pipe", "h2: nothing was heard for 10 s"
     verdict.hosts_were_heard([])
-    with pytest.raises(AssertionError, match="for a fault.*h1"):
+    with pytest.raises(AssertionError, match=r"for a fault.*h1"):
         verdict.hosts_were_heard([gone])
     with pytest.raises(Inconclusive, match="2 hosts more were lost: h2"):
         verdict.hosts_were_heard([gone, silent])
