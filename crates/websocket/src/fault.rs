@@ -2,6 +2,7 @@
 
 use tungstenite::Error;
 use tungstenite::error::ProtocolError;
+use tungstenite::protocol::frame::coding::CloseCode;
 
 /// Characters of the other side's words that are shown.
 const WORDS: usize = 120;
@@ -41,6 +42,9 @@ pub enum Fault {
     /// A frame breaks the protocol.
     #[error("a WebSocket frame that RFC 6455 forbids: {0}")]
     Frame(String),
+    /// A text is none.
+    #[error("a WebSocket frame that RFC 6455 forbids: text that is no UTF-8 ({0})")]
+    Text(String),
     /// A message is longer than this side takes.
     #[error("a WebSocket message is too large: {0}")]
     Large(String),
@@ -79,8 +83,20 @@ impl Fault {
             Self::Subprotocol { .. } => "WebSocket subprotocol",
             Self::Handshake(_) => "no WebSocket on this port",
             Self::Closed { .. } => "WebSocket closed",
-            Self::Frame(_) => "WebSocket frame",
+            Self::Frame(_) | Self::Text(_) => "WebSocket frame",
             Self::Large(_) => "WebSocket message too large",
+        }
+    }
+
+    /// The status code by which the connection is closed (RFC 6455 section 7.4.1); none: the other side closed it.
+    pub(crate) fn close_code(&self) -> Option<CloseCode> {
+        match self {
+            Self::Large(_) => Some(CloseCode::Size),
+            Self::Text(_) => Some(CloseCode::Invalid),
+            Self::Frame(_) => Some(CloseCode::Protocol),
+            Self::Closed { .. } | Self::Refused { .. } | Self::Subprotocol { .. } | Self::Handshake(_) => {
+                None
+            }
         }
     }
 
@@ -89,7 +105,7 @@ impl Fault {
         match error {
             Error::Capacity(why) => Self::Large(why.to_string()),
             Error::Protocol(why) => Self::Frame(why.to_string()),
-            Error::Utf8(why) => Self::Frame(format!("text that is no UTF-8 ({why})")),
+            Error::Utf8(why) => Self::Text(why.clone()),
             Error::ConnectionClosed | Error::AlreadyClosed => {
                 Self::Closed { code: None, reason: String::new() }
             }

@@ -11,7 +11,6 @@ mod tests;
 pub use fault::Fault;
 
 use pipe::Pipe;
-use tungstenite::Message;
 use tungstenite::error::Error;
 use tungstenite::handshake::client::{ClientHandshake, generate_key};
 use tungstenite::handshake::server::{
@@ -19,12 +18,16 @@ use tungstenite::handshake::server::{
 };
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
 use tungstenite::http;
-use tungstenite::protocol::{WebSocket, WebSocketConfig};
+use tungstenite::protocol::{CloseFrame, WebSocket, WebSocketConfig};
+use tungstenite::{Message, Utf8Bytes};
 
 /// Buffer of a connection for what it reads: a message of usual length.
 const BUFFER: usize = 4096;
 /// Bytes of a response that are kept to tell what was wrong with it.
 const HEAD: usize = 8192;
+
+/// Name of the field by which a client asks for proof that its handshake was read.
+const KEY: &str = "Sec-WebSocket-Key";
 
 /// The one subprotocol that a server takes.
 #[derive(Debug)]
@@ -33,15 +36,29 @@ struct Subprotocol(&'static str);
 impl Callback for Subprotocol {
     fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
         const FIELD: &str = "Sec-WebSocket-Protocol";
+        let refused = |what: String| {
+            let mut refused = ErrorResponse::new(Some(what));
+            *refused.status_mut() = http::StatusCode::BAD_REQUEST;
+            refused
+        };
+        // RFC 6455 section 4.2.1: 16 bytes in base64
+        if !request.headers().get(KEY).is_some_and(|key| is_key(key.as_bytes())) {
+            return Err(refused(format!("{KEY} is not 16 bytes in base64\n")));
+        }
         let offered = request.headers().get_all(FIELD).into_iter().filter_map(|value| value.to_str().ok());
         if offered.flat_map(|value| value.split(',')).any(|one| one.trim() == self.0) {
             response.headers_mut().insert(FIELD, http::HeaderValue::from_static(self.0));
             return Ok(response);
         }
-        let mut refused = ErrorResponse::new(Some(format!("{FIELD}: {} is missing\n", self.0)));
-        *refused.status_mut() = http::StatusCode::BAD_REQUEST;
-        Err(refused)
+        Err(refused(format!("{FIELD}: {} is missing\n", self.0)))
     }
+}
+
+/// Whether a key is 16 bytes in base64: 22 digits, of which the last has four bits, and `==`.
+fn is_key(key: &[u8]) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let Some((digits, b"==")) = key.split_at_checked(22) else { return false };
+    digits.iter().all(is_digit) && b"AQgw".contains(&digits[21])
 }
 
 #[derive(Debug)]
@@ -139,7 +156,8 @@ impl Socket {
                 Err(error) => Fault::of_frame(&error),
             };
             // the close handshake is answered, and a fault of the other side's is its end (RFC 6455 section 7.1.7)
-            let _nothing_more = socket.close(None);
+            let why = fault.close_code().map(|code| CloseFrame { code, reason: Utf8Bytes::default() });
+            let _nothing_more = socket.close(why);
             self.end();
             return Err(fault);
         }

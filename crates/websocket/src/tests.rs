@@ -115,6 +115,39 @@ fn a_refusal_is_told_in_the_servers_words() {
     }
 }
 
+const BAD_KEYS: &[&str] = &[
+    "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: \r\nSec-WebSocket-Protocol: sip\r\n\r\n",
+    "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\nSec-WebSocket-Protocol: sip\r\n\r\n",
+    "GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZR==\r\nSec-WebSocket-Protocol: sip\r\n\r\n",
+];
+
+#[test]
+fn a_fault_closes_with_the_code_that_names_it() {
+    let large = [&[0x82, 0x7e, 0x04, 0x00][..], &[b'a'; 1024]].concat();
+    for (frames, code) in [
+        (&b"\xc1\x01a"[..], 1002),
+        (b"\x80\x01a", 1002),
+        (b"\x81\x83abcdxyz", 1002),
+        (b"\x81\x01\xff", 1007),
+        (&large, 1009),
+    ] {
+        let (mut client, _) = pair();
+        client.receive(frames);
+        assert!(client.poll().is_err());
+        let close = sent(&mut client);
+        // masked: the mask is behind the length
+        assert_eq!(close[..2], [0x88, 0x82], "{frames:?}");
+        assert_eq!(u16::from_be_bytes([close[6] ^ close[2], close[7] ^ close[3]]), code);
+    }
+    let (_, mut server) = pair();
+    server.receive(&[0x82, 0xfe, 0x04, 0x00, 0, 0, 0, 0]);
+    assert!(matches!(server.poll(), Err(Fault::Large(_))));
+    assert_eq!(sent(&mut server), b"\x88\x02\x03\xf1", "1009, before the whole message has come");
+}
+
 #[test]
 fn a_server_refuses_what_does_not_offer_its_subprotocol() {
     for (request, word) in [
@@ -125,7 +158,10 @@ fn a_server_refuses_what_does_not_offer_its_subprotocol() {
              Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n",
             "Sec-WebSocket-Protocol: sip is missing",
         ),
-    ] {
+    ]
+    .into_iter()
+    .chain(BAD_KEYS.iter().map(|request| (*request, "Sec-WebSocket-Key is not 16 bytes")))
+    {
         let mut server = Socket::server("sip", MOST).expect("a server");
         server.receive(request.as_bytes());
         assert!(server.poll().is_err(), "{request}");
