@@ -1,6 +1,9 @@
 //! One connection: bytes of a socket to messages and back, in TLS or not, in WebSocket messages or in the stream itself.
 
 use crate::peer::{Broken, Given};
+use rustls::client::verify_server_name;
+use rustls::pki_types::ServerName;
+use rustls::server::ParsedCertificate;
 use rustls::{ServerConfig, ServerConnection};
 use sip_core::message::{Framer, MAX_BODY, MAX_HEAD};
 use std::io::{self, ErrorKind, Read, Write};
@@ -79,11 +82,27 @@ impl Connection {
         }
     }
 
+    /// Whether the client has shown a certificate of this host, which our authorities signed.
+    pub fn proves(&self, host: &str) -> bool {
+        let shown = self.tls.as_ref().and_then(|session| session.peer_certificates()?.first());
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let Some((certificate, Ok(name))) = shown.map(|shown| (shown, ServerName::try_from(host))) else {
+            return false;
+        };
+        ParsedCertificate::try_from(certificate)
+            .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+    }
+
     /// Ends the connection of a client that has sent no message in time.
     pub fn expire(&mut self, now: Instant) {
         if self.speak_by.is_some_and(|by| by <= now) {
             self.close(Given::Silent);
         }
+    }
+
+    /// By when its client has to have sent its first message; none: it has.
+    pub fn silent_until(&self) -> Option<Instant> {
+        self.speak_by
     }
 
     fn close(&mut self, why: Given) {

@@ -5,6 +5,7 @@ use crate::peer::{Given, Peer, Transport};
 use crate::server::{Out, Server, without_connection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::ServerConfig;
 use sockets::receive_queue::{self, Overflows};
 use std::collections::HashMap;
@@ -18,8 +19,10 @@ use std::time::{Duration, Instant};
 const DATAGRAM: usize = 65_535;
 /// Datagrams that are read before timers have their turn.
 const BURST: usize = 256;
-/// Most connections; further ones are closed.
+/// Most connections; beyond, those that have said nothing make room, the oldest first.
 const CONNECTIONS: usize = 10_000;
+/// Open files besides.
+const OTHER_FILES: u64 = 64;
 /// Bytes of the UDP socket's buffers.
 const BUFFER: usize = 8 << 20;
 /// Ports that are tried where any will do.
@@ -41,6 +44,9 @@ pub struct Listener {
     /// Datagrams that were dropped in the socket's queue by then.
     dropped: u32,
     swept: Instant,
+    /// Connections that the last wait found ready.
+    ready: Vec<Peer>,
+    most: usize,
 }
 
 /// A listener for connections of one transport.
@@ -54,6 +60,7 @@ struct Streams {
 impl Listener {
     /// Listens on an address, over UDP and TCP at the same port; port 0 picks one.
     pub fn bind(at: SocketAddr) -> io::Result<Self> {
+        allow_files(CONNECTIONS as u64 + OTHER_FILES);
         let (udp, tcp) = Self::bind_udp_and_tcp(at)?;
         let local = udp.local_addr()?;
         udp.set_nonblocking(true)?;
@@ -72,6 +79,8 @@ impl Listener {
             overflows: Overflows::new(),
             dropped: 0,
             swept: now,
+            ready: Vec::new(),
+            most: CONNECTIONS,
         })
     }
 
@@ -148,22 +157,28 @@ impl Listener {
         }
     }
 
-    fn wait(&self, server: &Server) -> io::Result<()> {
+    fn wait(&mut self, server: &Server) -> io::Result<()> {
         let now = self.now();
         let left =
             server.deadline().map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
         let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
         let mut events = vec![PollFd::new(&self.udp, PollFlags::IN)];
         events.extend(self.streams.iter().map(|one| PollFd::new(&one.socket, PollFlags::IN)));
-        for one in self.connections.values() {
+        let listeners = events.len();
+        let mut peers = Vec::with_capacity(self.connections.len());
+        for (peer, one) in &self.connections {
+            peers.push(*peer);
             let out = if one.is_flushed() { PollFlags::empty() } else { PollFlags::OUT };
             let read = if one.reads() { PollFlags::IN } else { PollFlags::empty() };
             events.push(PollFd::new(one, read | out));
         }
         match poll(&mut events, Some(&wait)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        let happened = events[listeners..].iter().zip(peers).filter(|(event, _)| !event.revents().is_empty());
+        self.ready = happened.map(|(_, peer)| peer).collect();
+        Ok(())
     }
 
     fn datagrams(&mut self, server: &mut Server) {
@@ -189,9 +204,15 @@ impl Listener {
     fn accept(&mut self, server: &mut Server) {
         for listener in &self.streams {
             while let Ok((stream, address)) = listener.socket.accept() {
-                if self.connections.len() >= CONNECTIONS {
+                if self.connections.len() >= self.most {
                     server.given_up(Given::TooMany);
-                    continue;
+                    let waits = |(peer, one): (&Peer, &Connection)| Some((one.silent_until()?, *peer));
+                    let Some((_, oldest)) = self.connections.iter().filter_map(waits).min_by_key(|one| one.0)
+                    else {
+                        continue;
+                    };
+                    self.connections.remove(&oldest);
+                    server.closed(oldest, None);
                 }
                 if stream.set_nonblocking(true).is_err() {
                     continue;
@@ -210,12 +231,15 @@ impl Listener {
 
     fn streams(&mut self, server: &mut Server) {
         let mut came = Vec::new();
-        for (peer, one) in &mut self.connections {
+        for peer in std::mem::take(&mut self.ready) {
+            let Some(one) = self.connections.get_mut(&peer) else { continue };
             one.flush();
-            one.read(|message| came.push((*peer, message)));
+            one.read(|message| came.push((peer, message)));
         }
         for (peer, message) in came {
-            let out = server.receive(peer, &message, self.now());
+            let sender = self.connections.get(&peer);
+            let proves = |host: &str| sender.is_some_and(|one| one.proves(host));
+            let out = server.receive_from(peer, &message, self.now(), &proves);
             self.send(server, out);
         }
         self.connections.retain(|peer, one| {
@@ -260,7 +284,7 @@ impl Listener {
             if to.transport.from_clients() {
                 return Err(ErrorKind::NotConnected.into());
             }
-            if self.connections.len() >= CONNECTIONS {
+            if self.connections.len() >= self.most {
                 return Err(ErrorKind::OutOfMemory.into());
             }
             self.connections.insert(to, Connection::new(connect(to.address)?));
@@ -279,6 +303,15 @@ impl Listener {
             at.port() == address.port()
                 && (at.ip() == address.ip() || at.ip().is_unspecified() && is_local(address))
         })
+    }
+}
+
+/// Raises the limit of open files to `most`, as far as it may be raised.
+fn allow_files(most: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = limit.maximum.map_or(most, |hard| hard.min(most));
+    if limit.current.is_some_and(|soft| soft < allowed) {
+        let _as_before = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), ..limit });
     }
 }
 

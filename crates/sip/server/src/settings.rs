@@ -76,6 +76,10 @@ pub struct Settings {
     /// Lifetime of a nonce, ms.
     #[serde(default = "nonce_lifetime")]
     pub nonce_lifetime_ms: u64,
+    /// Over TCP: whether a connection whose client asks for it by `alias` in Via is used for requests to the port named there. Nothing
+    /// proves that the port is the client's. Over TLS its certificate does, or the connection is not used so.
+    #[serde(default)]
+    pub accept_aliases: bool,
     /// T1, ms (RFC 3261 section 17.1.1.1).
     #[serde(default = "t1")]
     pub t1_ms: u64,
@@ -174,6 +178,7 @@ impl Settings {
             password: None,
             call_auth: false,
             nonce_lifetime_ms: nonce_lifetime(),
+            accept_aliases: false,
             t1_ms: t1(),
             min_expires: min_expires(),
             default_expires: default_expires(),

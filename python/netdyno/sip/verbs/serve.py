@@ -158,6 +158,13 @@ def serve(
         str,
         typer.Option(help="Lifetime of nonces.", metavar="TIME", parser=values.time("--nonce-lifetime")),
     ] = "300s",
+    accept_aliases: Annotated[
+        bool,
+        typer.Option(
+            "--accept-aliases",
+            help="Over TCP, too, reuse connections by `alias` in Via (RFC 5923). Default: over TLS alone.",
+        ),
+    ] = False,
     t1: Annotated[
         str, typer.Option(help="T1 of RFC 3261.", metavar="TIME", parser=values.time("--t1"))
     ] = "500ms",
@@ -209,6 +216,7 @@ def serve(
         "fault": fault,
         "min_expires": min_expires,
         "nonce_lifetime_ms": round(units.seconds(nonce_lifetime) * 1000),
+        "accept_aliases": accept_aliases,
         "t1_ms": round(units.seconds(t1) * 1000),
     }
     if tls_self_signed:

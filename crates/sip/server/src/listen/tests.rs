@@ -100,3 +100,89 @@ fn the_system_drops_datagrams_that_nobody_reads_and_it_is_told() {
     listener.sweep(&mut server);
     assert_eq!(server.counters().datagrams_dropped_here, dropped, "each is counted once");
 }
+
+/// Descriptors of this process, and its memory, bytes.
+fn resources() -> (usize, usize) {
+    let open = std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("memory");
+    let kibibytes: usize = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    (open, kibibytes << 10)
+}
+
+fn asks(at: SocketAddr, number: u64) {
+    let mut client = TcpStream::connect(at).expect("connection");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+    let local = client.local_addr().expect("address");
+    client.write_all(&options("TCP", local, number)).expect("sent");
+    let mut answer = [0; 4096];
+    let length = client.read(&mut answer).expect("an answer");
+    assert!(answer[..length].starts_with(b"SIP/2.0 200"), "{number}");
+}
+
+#[test]
+fn connections_that_say_nothing_make_room_for_those_that_do() {
+    const MOST: usize = 100;
+    let mut listener = Listener::bind("127.0.0.1:0".parse().expect("address")).expect("sockets");
+    listener.most = MOST;
+    let at = listener.local();
+    let mut settings = Settings::new(at, "example.net");
+    settings.t1_ms = 10_000;
+    let mut server = Server::new(settings);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| listener.run(&mut server, &stop, |_| {}));
+        let ended = std::panic::catch_unwind(|| {
+            let mut silent = Vec::new();
+            for _ in 0..3 * MOST {
+                silent.push(TcpStream::connect(at).expect("connection"));
+            }
+            for number in 0..10 {
+                asks(at, number);
+            }
+            // the oldest have gone, and the latest have not
+            let mut oldest = &silent[0];
+            oldest.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+            assert_eq!(oldest.read(&mut [0]).expect("it ended"), 0);
+            let mut latest = &silent[3 * MOST - 1];
+            latest.write_all(&options("TCP", at, 99)).expect("sent");
+            latest.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+            assert!(latest.read(&mut [0; 4096]).expect("an answer") > 0);
+        });
+        stop.store(true, Ordering::Relaxed);
+        serving.join().expect("no panic").expect("sockets");
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    assert!(listener.connections.len() <= MOST);
+    assert!(server.counters().connections_given_up["too many"] >= 2 * MOST as u64);
+}
+
+/// Requests of strangers, over TCP and UDP, leave nothing behind but their transactions, which end.
+#[test]
+fn a_loop_of_foreign_requests_keeps_descriptors_and_memory_flat() {
+    const ROUNDS: u64 = 10;
+    const EACH: u64 = 200;
+    let counted = served(10, |at| {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("socket");
+        udp.set_read_timeout(Some(Duration::from_secs(60))).expect("timeout");
+        let local = udp.local_addr().expect("address");
+        let mut after = Vec::new();
+        for round in 0..ROUNDS {
+            for number in round * EACH..(round + 1) * EACH {
+                if number % 10 == 0 {
+                    asks(at, number);
+                } else {
+                    udp.send_to(&options("UDP", local, number), at).expect("sent");
+                    udp.recv(&mut [0; 4096]).expect("an answer");
+                }
+            }
+            after.push(resources());
+        }
+        let (first, last) = (after[1], after[after.len() - 1]);
+        assert!(last.0 <= first.0 + 32, "descriptors: {after:?}");
+        assert!(last.1 <= first.1 + (16 << 20), "memory: {after:?}");
+    });
+    assert_eq!(counted.requests.get("OPTIONS"), Some(&(ROUNDS * EACH)));
+}

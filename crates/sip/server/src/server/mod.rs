@@ -93,7 +93,7 @@ impl Server {
             timers,
             counters: Counters::default(),
             location: Location::new(settings.max_bindings),
-            flows: Flows::default(),
+            flows: Flows::new(settings.accept_aliases),
             echo: Arc::default(),
             nonces: Nonces::new(address::secret(), settings.nonce_lifetime_ms, NONCES),
             incoming: HashMap::new(),
@@ -166,11 +166,16 @@ impl Server {
 
     /// A message came. Times are nanoseconds of any clock that does not go back.
     pub fn receive(&mut self, from: Peer, bytes: &[u8], now: u64) -> Out {
+        self.receive_from(from, bytes, now, &|_| false)
+    }
+
+    /// The same; `proves`: whether the client has shown a certificate of a host.
+    pub fn receive_from(&mut self, from: Peer, bytes: &[u8], now: u64, proves: &dyn Fn(&str) -> bool) -> Out {
         self.now = now;
         if self.settings.drop_share > 0.0 && self.chance.random_bool(self.settings.drop_share) {
             self.counters.dropped_on_purpose += 1;
         } else {
-            self.message(from, bytes);
+            self.message(from, bytes, proves);
         }
         std::mem::take(&mut self.out)
     }
@@ -203,7 +208,7 @@ impl Server {
         self.due.push(Reverse((when, what)));
     }
 
-    fn message(&mut self, from: Peer, bytes: &[u8]) {
+    fn message(&mut self, from: Peer, bytes: &[u8], proves: &dyn Fn(&str) -> bool) {
         let message = match Message::read(bytes) {
             Ok(message) => message,
             Err(why) => {
@@ -211,7 +216,7 @@ impl Server {
                 return self.unreadable(from, bytes, why.fault);
             }
         };
-        self.flows.learn(from, &message);
+        self.flows.learn(from, &message, proves);
         match &message.start {
             StartLine::Request { .. } => self.request(from, message),
             StartLine::Response { code, .. } => {

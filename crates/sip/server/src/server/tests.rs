@@ -106,6 +106,62 @@ fn who_registered_over_tls_is_called_over_the_same_connection() {
     assert!(text(&out).last().expect("an answer").starts_with("SIP/2.0 480"), "{:?}", text(&out));
 }
 
+/// A request over a connection whose Via names a port that clients listen on.
+fn aliased(transport: &str, host: &str, number: u32, more: &str) -> Vec<u8> {
+    format!(
+        "OPTIONS sip:example.net SIP/2.0\r\nVia: SIP/2.0/{transport} {host};branch=z9hG4bKa{number}{more}\r\n\
+         From: <sip:bob@example.net>;tag=1\r\nTo: <sip:alice@example.net>\r\nCall-ID: a{number}\r\nCSeq: 1 OPTIONS\r\n\
+         Content-Length: 0\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// Where a request for `uri` goes.
+fn next_hop(server: &mut Server, uri: &str, number: u32) -> Option<Peer> {
+    let out = server.receive(peer(UAC), &request("MESSAGE", uri, &format!("h{number}"), ""), MS);
+    out.last().map(|(to, _)| *to).filter(|to| *to != peer(UAC))
+}
+
+#[test]
+fn a_tcp_connection_is_reused_by_its_alias_where_that_is_wanted() {
+    let phone = Peer::tcp("192.0.2.7:40000".parse().expect("address"));
+    let listens = Peer::tcp("192.0.2.7:5060".parse().expect("address"));
+    for (accepts, via, reused) in
+        [(true, ";alias", true), (true, "", false), (false, ";alias", false), (true, ";ALIAS;rport", true)]
+    {
+        let mut server = server(|settings| settings.accept_aliases = accepts);
+        server.receive(phone, &aliased("TCP", "phone.example.net:5060", 1, via), 0);
+        let to = next_hop(&mut server, "sip:alice@192.0.2.7;transport=tcp", 1);
+        assert_eq!(to, Some(if reused { phone } else { listens }), "{accepts} {via}");
+        // the name in Via may be anybody's
+        assert_eq!(next_hop(&mut server, "sip:alice@phone.example.net;transport=tcp", 2), None);
+        // another port, and another transport
+        let other = Peer::tcp("192.0.2.7:5070".parse().expect("address"));
+        assert_eq!(next_hop(&mut server, "sip:alice@192.0.2.7:5070;transport=tcp", 3), Some(other));
+        assert_eq!(next_hop(&mut server, "sip:alice@192.0.2.7", 4), Some(peer("192.0.2.7:5060")));
+        server.closed(phone, None);
+        assert_eq!(next_hop(&mut server, "sip:alice@192.0.2.7;transport=tcp", 5), Some(listens));
+    }
+}
+
+#[test]
+fn a_tls_connection_is_reused_by_its_alias_where_the_certificate_proves_it() {
+    let proxy = Peer { transport: Transport::Tls, address: "192.0.2.7:40000".parse().expect("address") };
+    for (via, proven, reused) in [(";alias", true, true), (";alias", false, false), ("", true, false)] {
+        let mut server = server(|_| {});
+        let request = aliased("TLS", "proxy.example.org", 1, via);
+        server.receive_from(proxy, &request, 0, &|host| proven && host == "proxy.example.org");
+        for (number, uri) in (1..).zip([
+            "sips:alice@proxy.example.org",
+            "sip:alice@proxy.example.org:5061;transport=tls",
+            "sips:alice@PROXY.example.org;transport=tcp",
+        ]) {
+            assert_eq!(next_hop(&mut server, uri, number), reused.then_some(proxy), "{uri} {via} {proven}");
+        }
+        assert_eq!(next_hop(&mut server, "sips:alice@proxy.example.org:5071", 9), None);
+    }
+}
+
 #[test]
 fn another_port_of_an_address_that_is_the_domain_is_somebody_elses() {
     let mut server = server(|settings| settings.domain = "192.0.2.1".into());
