@@ -59,6 +59,8 @@ pub struct Plan {
 pub struct GroupPlan {
     /// Its place in the profile.
     pub number: usize,
+    /// What tells its sessions from those of other runs and groups.
+    pub token: u64,
     /// Its name.
     pub name: String,
     /// What its model says about itself.
@@ -265,6 +267,7 @@ impl GroupPlan {
             )?;
         Ok(Self {
             number: index,
+            token: whose(trial),
             name: group.name.clone(),
             about: group.model.about(),
             confirmed: group.model.confirmed(),

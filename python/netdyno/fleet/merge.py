@@ -120,6 +120,7 @@ def _group(parts: Sequence[GroupResult], summary: Any) -> GroupResult:
         protocol=first.protocol,
         target=first.target,
         devices=sum(part.devices for part in parts),
+        tokens=[one for part in parts for one in part.tokens],
         total=totals.counts([part.total for part in parts]),
         rates={name: math.fsum(part.rates.get(name, 0.0) for part in parts) for name in rates},
         unit=first.unit,

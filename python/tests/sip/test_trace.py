@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -212,6 +213,51 @@ def test_calls_of_other_programs_are_not_ours(tmp_path: Path) -> None:
         kept = trace.reduce(tmp_path, 9, listens=listens)
         assert kept and kept.calls == kept.failed == len(expected)
         assert [call_id(one.data) for one in read(tmp_path / "capture.pcapng")] == expected
+
+
+OURS, THEIRS = "0123456789abcdef", "fedcba9876543210"
+
+
+def test_calls_of_another_netdyno_are_not_ours(tmp_path: Path) -> None:
+    own, dut, other = "192.0.2.1:5070", "192.0.2.2:5060", "192.0.2.3:5060"
+    sent = [(own, dut, OURS, b"1"), (other, dut, THEIRS, b"2"), (dut, own, THEIRS, b"3")]
+    for tokens, expected in (([OURS], ["1", "3"]), ([], ["1", "2", "3"])):
+        with (tmp_path / "capture.pcapng").open("wb") as out:
+            trace._write(
+                out,
+                [
+                    Message(1.0, source, to, "udp", INVITE % (name + b"-" + token.encode()))
+                    for source, to, token, name in sent
+                ],
+            )
+        kept = trace.reduce(tmp_path, 9, tokens=tokens)
+        assert kept and kept.calls == kept.failed == len(expected)
+        names = [call_id(one.data).partition("-")[0] for one in read(tmp_path / "capture.pcapng")]
+        # what the server sends on to our socket is ours, whoever it is from
+        assert names == expected
+
+
+@pytest.mark.slow
+def test_two_loads_of_one_server_have_ladders_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--duration", "2s", "--warmup", "0s", "--users", "10", "--rate", "10/s", "--quiet")
+    with server("uas", call_auth=False) as served, ThreadPoolExecutor() as pool:
+        uri = f"sip:x@{served.address}"
+        command = [sys.executable, "-m", "netdyno", "sip", "call", uri, *words, "--duration", "6s"]
+        other = pool.submit(
+            subprocess.run, [*command, "--runs", str(tmp_path / "other")], capture_output=True, check=False
+        )
+        app.call(["sip", "call", uri, *words, "--trace", "1000", "--runs", str(tmp_path / "traced")])
+        app.call(["sip", "call", uri, *words, "--capture", "--runs", str(tmp_path / "captured")])
+        other.result()
+    for name in ("traced", "captured"):
+        (folder,) = (tmp_path / name).glob("*sip-call*")
+        (group,) = json.loads((folder / "result.json").read_text())["legs"][0]["repetitions"][0]["groups"]
+        (token,) = group["tokens"]
+        calls = ladder(folder, capsys)
+        assert len(calls) == group["total"]["session_requests"] > 0
+        assert all(token in one["call_id"] for one in calls), (token, calls)
 
 
 def test_hostile_messages_neither_end_nor_stall_it(tmp_path: Path) -> None:

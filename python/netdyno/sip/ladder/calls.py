@@ -28,6 +28,8 @@ _FROM_TAG = re.compile(
 )
 CHALLENGES = (401, 407)
 NO_ANSWER = "no final response"
+OWN = "@netdyno"
+"""End of the Call-IDs that netdyno makes."""
 
 
 class CallRecord(BaseModel):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from netdyno.errors import Error
 from netdyno.sip.ladder import calls as by_call
-from netdyno.sip.ladder.calls import Call
+from netdyno.sip.ladder.calls import OWN, Call, call_id
 from netdyno.sip.ladder.capture import Message, Packets, read
 from netdyno.store import Store
+from netdyno.store.store import read_result
 
 
 @dataclass
@@ -19,6 +20,8 @@ class Source:
 
     path: Path
     files: Sequence[Path]
+    tokens: Sequence[str] = ()
+    """Those of the run: a Call-ID that looks like netdyno's and has none is of another run."""
     packets: int = 0
     messages: int = 0
     cut: int = 0
@@ -36,9 +39,13 @@ class Source:
             packets = Packets()
             for message in read(file, packets):
                 self.messages += 1
-                yield message
+                if not self._is_of_another_run(call_id(message.data)):
+                    yield message
             self.packets += packets.seen
             self.cut += packets.cut
+
+    def _is_of_another_run(self, name: str) -> bool:
+        return bool(self.tokens) and name.endswith(OWN) and not any(token in name for token in self.tokens)
 
 
 def find(name: str) -> Source:
@@ -56,4 +63,13 @@ def find(name: str) -> Source:
     if not captures:
         what, fix = "this run kept no packets", "Run it again with --capture"
         raise Error("ND-104-71", what, at=str(folder), fix=fix)
-    return Source(folder, captures)
+    return Source(folder, captures, _tokens(folder))
+
+
+def _tokens(folder: Path) -> list[str]:
+    """What the Call-IDs of the run have in them."""
+    trials = [trial for leg in read_result(folder / "result.json").legs for trial in leg.repetitions]
+    groups = [group for trial in trials for group in trial.groups]
+    # user agents that ask for nothing are called by others
+    asks = any(group.total.messages_sent for group in groups)
+    return [token for group in groups for token in group.tokens] if asks else []

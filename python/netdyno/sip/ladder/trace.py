@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,7 +14,7 @@ import dpkt
 from netdyno import files
 from netdyno.sip.ladder import page
 from netdyno.sip.ladder.arrow import hidden
-from netdyno.sip.ladder.calls import Call, call_id
+from netdyno.sip.ladder.calls import OWN, Call, call_id
 from netdyno.sip.ladder.capture import Message, read
 
 LIMIT = "64MiB"
@@ -23,8 +23,6 @@ LADDERS = "ladder.json"
 """The calls whose ladders the report has."""
 ROOM = 1 << 20
 """Bytes of their messages."""
-OWN = "@netdyno"
-"""End of the Call-IDs that netdyno makes."""
 MESSAGES, BYTES = 200, 1 << 20
 """Of each call, at most."""
 UNANSWERED = "no final response"
@@ -54,10 +52,13 @@ def capture_filter(ports: list[int]) -> str:
     return f"((udp or tcp) and ({of_port})) or (ip[6:2] & 0x1fff != 0) or (ip6 proto 44)"
 
 
-def reduce(folder: Path, most: int, cut: bool = False, listens: bool = False) -> Trace | None:
+def reduce(
+    folder: Path, most: int, cut: bool = False, listens: bool = False, tokens: Sequence[str] = ()
+) -> Trace | None:
     """Replace the capture of a run by the messages of its first `most` calls and of as many failed ones.
 
     The first are those of each method, and calls of other programs are left out; `listens`: anybody may call.
+    `tokens`: those of the run, without which a Call-ID that looks like netdyno's is of another run.
 
     `cut`: packets are missing in it, so that a response that is not there may have come. None: it has no
     capture. What cannot be reduced is deleted, as it has credentials.
@@ -66,13 +67,13 @@ def reduce(folder: Path, most: int, cut: bool = False, listens: bool = False) ->
     if not captures:
         return None
     try:
-        return _reduce(folder, captures[0], most, cut, listens)
+        return _reduce(folder, captures[0], most, cut, listens, tokens)
     except BaseException:
         captures[0].unlink(missing_ok=True)
         raise
 
 
-def _reduce(folder: Path, file: Path, most: int, cut: bool, listens: bool) -> Trace:
+def _reduce(folder: Path, file: Path, most: int, cut: bool, listens: bool, tokens: Sequence[str]) -> Trace:
     seen: dict[str, Call] = {}
     ends: dict[str, tuple[str, str]] = {}
     for message in read(file):
@@ -80,7 +81,7 @@ def _reduce(folder: Path, file: Path, most: int, cut: bool, listens: bool) -> Tr
         name = call_id(message.data)
         seen.setdefault(name, Call(name, message.at, message.transport)).note(message.data)
         ends.setdefault(name, (message.source, message.to))
-    others = frozenset() if listens else _foreign(ends)
+    others = strangers(ends, tokens, listens)
     seen = {name: call for name, call in seen.items() if name not in others}
     first = _first(seen, most)
     failed = [name for name, call in seen.items() if _failed(call, cut)][:most]
@@ -104,13 +105,22 @@ def _reduce(folder: Path, file: Path, most: int, cut: bool, listens: bool) -> Tr
     return Trace(len(first), len(failed), len(seen), cut)
 
 
-def _foreign(ends: Mapping[str, tuple[str, str]]) -> frozenset[str]:
-    """Call-IDs of other programs, by sender and receiver of the first message of each.
+def strangers(
+    ends: Mapping[str, tuple[str, str]], tokens: Sequence[str], listens: bool = False
+) -> frozenset[str]:
+    """Call-IDs of other programs and of other runs, by sender and receiver of the first message of each.
 
-    A B2BUA calls our callees with Call-IDs of its own: those reach sockets that netdyno sent requests from.
+    A B2BUA calls our callees with Call-IDs of its own: those reach sockets that the run sent requests from.
+    `listens`: so does anybody, another netdyno too.
     """
-    own = {source for name, (source, _) in ends.items() if name.endswith(OWN)}
-    return frozenset(name for name, pair in ends.items() if not name.endswith(OWN) and own.isdisjoint(pair))
+
+    def is_own(name: str) -> bool:
+        return name.endswith(OWN) and (not tokens or any(token in name for token in tokens))
+
+    own = {source for name, (source, _) in ends.items() if is_own(name)}
+    return frozenset(
+        name for name, pair in ends.items() if not listens and not is_own(name) and own.isdisjoint(pair)
+    )
 
 
 def _first(seen: Mapping[str, Call], most: int) -> list[str]:

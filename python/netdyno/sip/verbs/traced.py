@@ -39,7 +39,14 @@ def keep(result: Result, folder: Path, most: int, listens: bool) -> None:
     """Reduce what was captured to what is to be kept, and put ladders into the report. Raises Error."""
     captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
     cut = any(one.state == "full" or one.dropped for one in captures)
-    kept = trace.reduce(folder, most, cut, listens)
+    tokens = [
+        token
+        for leg in result.legs
+        for one in leg.repetitions
+        for group in one.groups
+        for token in group.tokens
+    ]
+    kept = trace.reduce(folder, most, cut, listens, tokens)
     # what is kept of it holds none
     for one in captures:
         one.secrets = []
