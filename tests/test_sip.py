@@ -60,7 +60,7 @@ def group(done: Done, name: str) -> Any:
 
 @pytest.mark.parametrize("uri", [f"sip:{SERVER}", f"sip:{SERVER};transport=tcp", f"ws://{SERVER}:5060"])
 def test_registrations_are_what_kamailio_counted(lab: Lab, uri: str) -> None:
-    document = profile.register(options(uri))
+    document = profile.register(options(uri, keep_bindings=True))
     document["phases"]["warmup"] = "0s"
     done = measured(lab, document, websocket=uri.startswith("ws"))
     assert done.code == 0, done.text

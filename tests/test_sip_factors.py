@@ -16,7 +16,7 @@ pytestmark = root
 
 
 def registrations() -> dict[str, Any]:
-    document = profile.register(options())
+    document = profile.register(options(keep_bindings=True))
     document["thresholds"] = [{"metric": "phones.index.registration_success", "min": "100%"}]
     document["phases"]["warmup"] = "0s"
     return document

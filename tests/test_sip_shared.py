@@ -22,7 +22,7 @@ CALLEE = 5070
 
 
 def test_registrations_on_one_socket_are_what_kamailio_counted(lab: Lab) -> None:
-    document = profile.register(options(f"sip:{SERVER}", sockets="shared"))
+    document = profile.register(options(f"sip:{SERVER}", sockets="shared", keep_bindings=True))
     document["phases"]["warmup"] = "0s"
     done = measured(lab, document)
     assert done.code == 0, done.text

@@ -37,6 +37,8 @@ pub(super) struct Group {
     /// Open loop: flows taken, and flows counted as asked for, in warm-up and measure phase. Those in between are
     /// the backlog: nobody keeps a list of it, as the arrivals can be asked again.
     taken: [u64; 2],
+    /// Open loop: flows of this worker at a time.
+    most_active: u32,
     asked_for: [u64; 2],
     /// Closed loop: how many devices are to be at work.
     crowd: Option<ClosedLoop>,
@@ -71,7 +73,7 @@ pub(super) struct Group {
     /// How many failures of each kind have been told, and of which causes.
     pub examples_kept: [u8; Failure::ALL.len()],
     pub causes_kept: Causes,
-    about: &'static Description,
+    pub about: &'static Description,
     /// Messages that count as intended already, due and not sent at the last sample, by phase.
     behind: [u64; 2],
 }
@@ -87,6 +89,7 @@ impl Group {
             changes: [0; 2],
             begun_in_ms: (0, 0),
             taken: [0; 2],
+            most_active: u32::MAX,
             asked_for: [0; 2],
             crowd: None,
             next_look: Time::ZERO,
@@ -123,6 +126,11 @@ impl Group {
                 let rates = open.stages.iter().map(|stage| stage.rate.0);
                 this.peak = rates.fold(open.rate.0, f64::max) * plan.factor / workers.max(1) as f64;
                 this.most_per_ms = catch_up(this.peak);
+                if open.max_flows > 0 {
+                    let (worker, workers) = (worker as u32, workers.max(1) as u32);
+                    this.most_active =
+                        open.max_flows / workers + u32::from(worker < open.max_flows % workers);
+                }
             }
             Load::Closed(closed) => {
                 this.crowd = Some(ClosedLoop::new(closed, slots.len() as u32, group.devices));
@@ -164,6 +172,18 @@ impl Group {
         self.taken[phase] += 1;
         self.ask_for(phase, self.taken[phase]);
         Some(due)
+    }
+
+    /// Open loop: flows that are due while as many are under way as may be are never begun.
+    pub fn suppress(&mut self, now: Time, window: Window) {
+        if self.active < self.most_active {
+            return;
+        }
+        let Some(arrivals) = &mut self.arrivals else { return };
+        while arrivals.next() <= now && arrivals.next() < window.drain {
+            let due = arrivals.pop();
+            self.meter[window.phase(due) as usize].counts.flows_suppressed += 1;
+        }
     }
 
     /// A flow of a device that sends so many messages in `flows` was completed.
@@ -249,6 +269,7 @@ impl Group {
 
     /// The tallies since the last call.
     pub fn take_meter(&mut self, now: Time, window: Window) -> [Tally; 3] {
+        self.suppress(now, window);
         self.count_due(now, window);
         let about = self.about;
         std::mem::replace(&mut *self.meter, std::array::from_fn(|_| Tally::of(about)))

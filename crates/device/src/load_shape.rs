@@ -197,7 +197,7 @@ mod tests {
     use protocol::unit::{Interval, Rate};
 
     fn open(rate: f64, arrival: Arrival) -> Open {
-        Open { rate: Rate(rate), arrival, stages: vec![] }
+        Open { rate: Rate(rate), arrival, stages: vec![], max_flows: 0 }
     }
 
     fn until(a: &mut OpenLoop, end: f64) -> Vec<f64> {
@@ -257,7 +257,7 @@ mod tests {
             RateStage { over: Interval::secs(10), rate: Rate(100.0) },
             RateStage { over: Interval::secs(0), rate: Rate(0.0) },
         ];
-        let ramp = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
+        let ramp = Open { stages, ..open(0.0, Arrival::Constant) };
         let times = until(&mut OpenLoop::new(&ramp, 1.0, (0, 1), 1, Arc::default()), 60.0);
         assert_eq!(times.len(), 500);
         assert_eq!(times.iter().filter(|t| **t < 5.0).count(), 125);
@@ -278,7 +278,7 @@ mod tests {
             RateStage { over: Interval::secs(31_536_000), rate: Rate(0.0) },
             RateStage { over: Interval::secs(0), rate: Rate(1e9) },
         ];
-        let late = Open { rate: Rate(0.0), arrival: Arrival::Constant, stages };
+        let late = Open { stages, ..open(0.0, Arrival::Constant) };
         let mut arrivals = OpenLoop::new(&late, 1.0, (0, 1), 1, Arc::default());
         let first = arrivals.pop();
         assert!((first.0 as f64 / 1e9 - year).abs() < 1e-6, "{first}");
@@ -292,7 +292,7 @@ mod tests {
     fn a_seed_gives_the_times_that_it_always_gave() {
         let stages = vec![RateStage { over: Interval::secs(2), rate: Rate(4_000.0) }];
         let times = |arrival, worker| {
-            let open = Open { rate: Rate(300.0), arrival, stages: stages.clone() };
+            let open = Open { stages: stages.clone(), ..open(300.0, arrival) };
             let mut arrivals = OpenLoop::new(&open, 1.5, (worker, 3), 42, Arc::default());
             let times: Vec<u64> = (0..5000).map(|_| arrivals.pop().0).collect();
             [times[0], times[1], times[2], times[999], times[4999]]
@@ -310,7 +310,7 @@ mod tests {
             RateStage { over: Interval::secs(0), rate: Rate(500.0) },
         ];
         for arrival in [Arrival::Constant, Arrival::Poisson, Arrival::Uniform] {
-            let open = Open { rate: Rate(100.0), arrival, stages: stages.clone() };
+            let open = Open { stages: stages.clone(), ..open(100.0, arrival) };
             for end in [0.0, 0.003, 0.5, 1.0, 2.0, 7.5] {
                 let mut arrivals = OpenLoop::new(&open, 1.0, (0, 1), 5, Arc::default());
                 let _first = arrivals.pop();

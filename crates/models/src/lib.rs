@@ -147,6 +147,18 @@ macro_rules! registry {
                 match self { $( Self::$name(device) => device.abandoned(cx), )+ }
             }
 
+            fn leaves_behind(&self) -> bool {
+                match self { $( Self::$name(device) => device.leaves_behind(), )+ }
+            }
+
+            fn clean_up(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.clean_up(cx), )+ }
+            }
+
+            fn cleaned_up(&mut self, cx: &mut Cx<'_>) {
+                match self { $( Self::$name(device) => device.cleaned_up(cx), )+ }
+            }
+
             #[inline]
             fn waiting_since(&self) -> Time {
                 match self { $( Self::$name(device) => device.waiting_since(), )+ }

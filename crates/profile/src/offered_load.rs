@@ -42,6 +42,14 @@ pub struct Open {
     )]
     #[schemars(length(max = 10000))]
     pub stages: Vec<RateStage>,
+    /// Flows at a time, over the whole group; 0: as many as there are devices. One that is due while as many are under way is never
+    /// begun, and counts as `flows_suppressed`, as with `-l` of SIPp. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub max_flows: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How arrivals are spread in time.

@@ -98,6 +98,7 @@ macro_rules! counters {
 
 counters! {
     flows_intended: Flows, Neither, "Flows that the load asked for.";
+    flows_suppressed: Flows, Neither, "Flows that were due while max_flows were under way, and were never begun: the load did not ask for them.";
     flows_started: Flows, Neither, "Flows begun.";
     flows_completed: Flows, More, "Flows that ended in good order.";
     flows_failed: Flows, Less, "Flows that ended otherwise.";

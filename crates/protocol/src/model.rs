@@ -50,6 +50,22 @@ pub trait Model {
     /// takes to come up.
     fn waiting_since(&self) -> Time;
 
+    /// Whether it has left something with its server or peer that outlives the run, like a binding or a call that rings.
+    fn leaves_behind(&self) -> bool {
+        false
+    }
+
+    /// The run is over, draining included: take back what was left, then end the flow. It begins as [`Model::start`] does: with
+    /// [`Cx::local`] the connection is up. Nothing of it is measured.
+    fn clean_up(&mut self, cx: &mut Cx<'_>) {
+        cx.finish();
+    }
+
+    /// Cleaning up has ended, or its time is over: count what was taken back, and what is left.
+    fn cleaned_up(&mut self, cx: &mut Cx<'_>) {
+        let _left_nothing = cx;
+    }
+
     /// A datagram came to one of the device's media sockets. `packet.at` is when it arrived at this host.
     fn media(&mut self, cx: &mut Cx<'_>, packet: MediaPacket<'_>) {
         let _has_no_media_sockets = (cx, packet);

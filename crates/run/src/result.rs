@@ -304,9 +304,7 @@ pub struct GroupResult {
     pub addresses: Vec<TargetAddress>,
     /// Virtual devices.
     pub devices: u32,
-    /// What tells its sessions from those of other runs, 16 hexadecimal digits for each host: Call-IDs of SIP have one in them. Empty
-    /// in older results.
-    #[schemars(extend("default" = []))]
+    /// What tells its sessions from those of other runs, 16 hexadecimal digits for each host: Call-IDs of SIP have one in them.
     pub tokens: Vec<String>,
     /// Messages meant for the measure phase, and failures in it.
     #[schemars(with = "Counts")]

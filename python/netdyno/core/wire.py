@@ -216,6 +216,9 @@ class Counts(CountsMethods):
 
     flows_intended: int = 0
     """Flows that the load asked for."""
+    flows_suppressed: int = 0
+    """Flows that were due while max_flows were under way, and were never begun: the load did not ask for
+    them."""
     flows_started: int = 0
     """Flows begun."""
     flows_completed: int = 0
@@ -418,6 +421,9 @@ class GroupResult(Model):
     """The addresses that the name in the target stands for, in the order in which they are tried."""
     devices: int = 0
     """Virtual devices."""
+    tokens: list[str] = Field(default_factory=list)
+    """What tells its sessions from those of other runs, 16 hexadecimal digits for each host: Call-IDs of SIP
+    have one in them."""
     measured: Counts = Field(default_factory=Counts)
     """Messages meant for the measure phase, and failures in it."""
     total: Counts = Field(default_factory=Counts)

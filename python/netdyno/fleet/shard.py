@@ -141,6 +141,8 @@ def _group(group: Mapping[str, Any], shared: Sequence[int], i: int) -> dict[str,
     share = Fraction(shared[i], sum(shared))
     if isinstance(load.get("open"), dict):
         _scale(load["open"], share)
+        if isinstance(load["open"].get("max_flows"), int):
+            load["open"]["max_flows"] = split(load["open"]["max_flows"], shared)[i]
         for stage in load["open"].get("stages") or ():
             _scale(stage, share)
     if isinstance(load.get("closed"), dict):

@@ -71,6 +71,12 @@ class Options:
     min_mos: float = limits.MOS
     min_heard: float = limits.HEARD
     """What each side is to hear of calls that are long enough; 0: no limit."""
+    keep_bindings: bool = False
+    """Whether registrations stay with the server when the run is over."""
+    alias: bool = False
+    """Whether the server may send its requests over the connections of user agents (RFC 5923)."""
+    max_calls: int | None = None
+    """Calls at a time: those that are due beyond it are never begun. None: no limit."""
     outbound_proxy: bool = False
     """Whether requests within a dialog go to the server too."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -99,8 +105,7 @@ def register(options: Options, scenario: Mapping[str, Any] | None = None) -> dic
 
 def call(options: Options) -> dict[str, Any]:
     """Callers, and callees who register before: each caller calls the callee of its number."""
-    at_once = options.rate * (options.hold + options.ring + PATIENCE) * SPARE
-    users = options.users or max(10, math.ceil(at_once))
+    users = _users(options, options.rate * (options.hold + options.ring + PATIENCE) * SPARE)
     register = max(0.5, users / REGISTRATIONS_PER_SECOND)
     calls, answers = ("early_media", "answer_early_media") if options.early_media else ("call", "answer")
     scenarios: list[dict[str, Any]] = [{"preset": calls}, {"preset": answers}]
@@ -174,7 +179,7 @@ def scenario(options: Options, what: Mapping[str, Any], name: str) -> dict[str, 
     """User agents that play any scenario; `options` asks the server itself where nobody is named."""
     if name == "options" and options.callee is None:
         options = replace(options, callee="")
-    users = options.users or max(10, math.ceil(options.rate * (options.hold + PATIENCE) * SPARE))
+    users = _users(options, options.rate * (options.hold + PATIENCE) * SPARE)
     phones = _group(PHONES, options, what, users)
     if options.listen is None:
         phones["load"] = _open(options, 0.0)
@@ -222,13 +227,21 @@ def _outage(options: Options, name: str) -> list[dict[str, str]]:
     return _longest(PHONES, delays, options.failover.max_outage)
 
 
+def _users(options: Options, at_once: float) -> int:
+    """User agents for so many calls at a time."""
+    return options.users or options.max_calls or max(10, math.ceil(at_once))
+
+
 def _open(options: Options, after: float) -> dict[str, Any]:
     """Arrivals at a rate, from some seconds after the start on."""
     rate = f"{options.rate:.12g}/s"
+    arrivals: dict[str, Any] = {"rate": rate, "arrival": options.arrival}
+    if options.max_calls:
+        arrivals["max_flows"] = options.max_calls
     if after <= 0:
-        return {"open": {"rate": rate, "arrival": options.arrival}}
+        return {"open": arrivals}
     stages = [{"over": _seconds(after), "rate": "0/s"}, {"over": "0s", "rate": rate}]
-    return {"open": {"rate": "0/s", "arrival": options.arrival, "stages": stages}}
+    return {"open": arrivals | {"rate": "0/s", "stages": stages}}
 
 
 def _group(
@@ -246,6 +259,8 @@ def _group(
         "aka": dict(options.aka) if options.aka else None,
         "identity": dict(options.identity) if options.identity else None,
         "expires": options.expires,
+        "keep_bindings": options.keep_bindings or None,
+        "alias": options.alias or None,
         "sdp_size": options.sdp_size,
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
         "sockets": options.sockets,

@@ -418,7 +418,10 @@ def test_registrations_and_calls_fail_over(
     assert ours["answers"] > 0 and theirs["answers"] > 0 and ours["failed"] > 0 and theirs["failed"] == 0
     if asked == "register":
         assert ours["answers"] + theirs["answers"] == began
-        assert counted["registrations"] == theirs["answers"], counted
+        # those who registered at it remove their bindings
+        registrations = counted["registrations"]
+        assert isinstance(registrations, int) and registrations >= theirs["answers"], counted
+        assert counted["bindings"] == 0, counted
         # each registration answers the challenge of the server that it went to
         assert isinstance(counted["challenges"], int) and counted["challenges"] >= theirs["answers"], counted
     else:

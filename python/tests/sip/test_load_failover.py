@@ -47,7 +47,16 @@ def load(
     ports = [at.rpartition(":")[2] for at in places]
     table = [word for n, port in enumerate(ports) for word in ("--srv", f"{n}0 0 {port} 127.0.0.1")]
     usual = ["--rate", "40/s", "--users", "60", "--duration", "4s", "--warmup", "200ms", "--json", "--quiet"]
-    usual += ["--password", "env:WORD", "--server-timeout", f"{TIMEOUT:g}s", "--runs", str(tmp_path)]
+    # what the servers count at the end is the load
+    usual += [
+        "--keep-bindings",
+        "--password",
+        "env:WORD",
+        "--server-timeout",
+        f"{TIMEOUT:g}s",
+        "--runs",
+        str(tmp_path),
+    ]
 
     def act() -> None:
         end = time.monotonic() + 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -371,3 +372,24 @@ def test_a_user_that_cannot_be_meant_is_refused(capsys: pytest.CaptureFixture[st
     assert "the URI says 'zoe' already" in capsys.readouterr().err
     assert app.call(["sip", "search", "call", "sip:zoe@192.0.2.1"]) == 104
     assert "callees of its own" in capsys.readouterr().err
+
+
+def test_bindings_stay_and_connections_are_reused_where_that_is_asked_for() -> None:
+    plain = profile.Options(server=parse("sip:h;transport=tcp"), rate=10.0)
+    for made in (profile.register(plain), profile.call(plain)):
+        for group in made["groups"]:
+            assert not {"keep_bindings", "alias"} & set(group["model"]["sip"])
+    asked = replace(plain, keep_bindings=True, alias=True)
+    for made in (profile.register(asked), profile.call(asked)):
+        for group in made["groups"]:
+            assert group["model"]["sip"]["keep_bindings"] and group["model"]["sip"]["alias"]
+
+
+def test_calls_at_a_time_are_limited() -> None:
+    plain = profile.Options(server=parse("sip:h"), rate=100.0, hold=10.0)
+    callers = profile.call(replace(plain, max_calls=30))["groups"][-1]
+    assert (callers["devices"], callers["load"]["open"]["max_flows"]) == (30, 30)
+    users = profile.call(replace(plain, max_calls=30, users=50, callee="x"))["groups"][-1]
+    assert (users["devices"], users["load"]["open"]["max_flows"]) == (50, 30)
+    assert "max_flows" not in profile.call(plain)["groups"][-1]["load"]["open"]
+    assert app.call(["sip", "call", "sip:h", "--max-calls", "0"]) == 104

@@ -96,7 +96,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         if is_queued {
             self.queue(i, queued);
         }
-        if delivered > 0 {
+        if delivered > 0 && self.cleanup.is_none() {
             self.delivered(i, delivered);
         }
         if let Some(wake) = wake {

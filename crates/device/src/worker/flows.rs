@@ -34,9 +34,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
         for g in 0..self.groups.len() {
             let mut turns = TIMERS_PER_TURN;
+            self.groups[g].suppress(self.now, self.window);
             while turns > 0 && !self.groups[g].idle.is_empty() {
                 // before: what arrives after a phase is none of its sample's
                 self.tick();
+                self.groups[g].suppress(self.now, self.window);
                 if self.groups[g].is_burst(self.now) {
                     break;
                 }
@@ -129,7 +131,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     /// Our end of the connection of device `i`, if it is up and was kept for this flow.
-    fn kept_connection(&self, i: u32) -> Option<SocketAddr> {
+    pub(super) fn kept_connection(&self, i: u32) -> Option<SocketAddr> {
         let slot = &self.slots[i as usize];
         let group = &self.plan.groups[usize::from(slot.group)];
         let keeps = group.keeps_connection
@@ -145,6 +147,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     pub(super) fn flow_ended(&mut self, i: u32, end: FlowEnd) {
+        if self.cleanup.is_some() && self.slots[i as usize].state == State::Active {
+            return self.cleaned_up(i);
+        }
         let slot = &mut self.slots[i as usize];
         if slot.state != State::Active {
             return;
@@ -157,6 +162,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         let retires = std::mem::take(&mut slot.retires);
         let g = usize::from(slot.group);
         let group = &mut self.groups[g];
+        group.suppress(self.now, self.window);
         if std::mem::take(&mut slot.unsent) {
             group.quota.ended_unsent(end == FlowEnd::Failed);
         }
@@ -390,7 +396,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     }
 
     /// Close the connection of the last flow. Datagrams that the socket has not taken by now are our own loss.
-    fn release(&mut self, i: u32) {
+    pub(super) fn release(&mut self, i: u32) {
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
         let unsent = self.close(i);
@@ -400,8 +406,10 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         }
     }
 
-    /// Draining is over: what is still under way has failed. Its device says what was never answered.
-    pub(super) fn give_up_flows(&mut self) {
+    /// Draining is over: what is still under way has failed. Its device says what was never answered. Devices that have left
+    /// something behind, whose connections stay.
+    pub(super) fn give_up_flows(&mut self) -> Vec<u32> {
+        let mut left = Vec::new();
         self.tick();
         for i in 0..self.slots.len() {
             // what has come by now counts, although nobody had the time to read it
@@ -409,7 +417,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             if up && self.slots[i].state == State::Active {
                 self.readable(i as u32, self.slots[i].generation);
             }
-            self.release(i as u32);
+            if self.slots[i].device.leaves_behind() {
+                left.push(i as u32);
+            } else {
+                self.release(i as u32);
+            }
             if self.slots[i].state == State::Active {
                 let now = self.now;
                 self.call(i as u32, now, |device, cx| device.abandoned(cx));
@@ -420,10 +432,12 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 continue;
             }
             slot.state = State::Done;
+            self.timers.set(i as u32, Time::NEVER);
             let g = usize::from(slot.group);
             self.update_wait(i as u32);
             self.groups[g].active -= 1;
             self.groups[g].meter[self.window.counted(self.now) as usize].counts.flows_failed += 1;
         }
+        left
     }
 }

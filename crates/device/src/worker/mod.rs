@@ -2,6 +2,7 @@
 
 mod backoff;
 mod call;
+mod cleanup;
 mod conn;
 mod events;
 mod flows;
@@ -17,6 +18,7 @@ use crate::endpoint::{Batch, Endpoint};
 use crate::group::Group;
 use crate::timers::Timers;
 use backoff::BusyPollBackoff;
+use cleanup::CleanUp;
 use conn::Conn;
 use models::Device;
 use protocol::media::Channel;
@@ -129,6 +131,8 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     draining: bool,
     /// When all flows have ended: the devices whose connection has yet to send its last bytes.
     closing: Option<Vec<u32>>,
+    /// The run is over, and devices take back what they left.
+    cleanup: Option<Box<CleanUp>>,
     // since the last sample
     sampled: Time,
     boundary: Time,
@@ -224,6 +228,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             cpu,
             draining: false,
             closing: None,
+            cleanup: None,
             sampled: Time::ZERO,
             wall_then: Time::ZERO,
         }
@@ -249,8 +254,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.end_spent_groups();
             if self.now >= self.window.drain || self.is_spent() {
                 self.drain();
-                if self.is_quiet() || self.now >= self.control.end() {
-                    break;
+                let over = self.cleanup.is_some() || self.is_quiet() || self.now >= self.control.end();
+                if over && !self.cleans_up() {
+                    return self.leave_run();
                 }
             }
             full_turns = if events.len() >= E::EVENTS { full_turns + 1 } else { 0 };
@@ -283,7 +289,14 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             self.read_on_shared();
             self.report_broken();
         }
-        self.give_up_flows();
+        if self.cleanup.is_none() {
+            self.give_up_flows();
+        }
+        self.leave_run();
+    }
+
+    fn leave_run(mut self) {
+        self.end_cleanup();
         self.finish(Ok(()));
     }
 

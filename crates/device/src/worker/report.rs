@@ -20,6 +20,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
     /// Send the sample whose end has come.
     #[inline]
     pub(super) fn report(&mut self) {
+        if self.cleanup.is_some() {
+            return;
+        }
         if self.now >= self.boundary {
             self.sample(None);
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::endpoint::{Closed, Connection, Event, Input, Token};
 use protocol::meter::{Failure, Phase};
-use protocol::model::Cx;
+use protocol::model::{Cx, FlowEnd};
 use run::{GroupPlan, SetupError, Trial};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -403,4 +403,112 @@ fn a_request_is_tried_at_each_server_once_however_soon_they_are_forgiven() {
         }
         assert_eq!(asked, [0, 1, 2], "avoid {avoid}");
     }
+}
+
+/// A device that leaves something behind, unless its number is 0, and takes it back at once.
+#[derive(Debug)]
+struct Leaver {
+    left: bool,
+    answers: bool,
+}
+
+impl Model for Leaver {
+    fn start(&mut self, cx: &mut Cx<'_>) {
+        cx.finish();
+    }
+
+    fn connected(&mut self, _: &mut Cx<'_>) {}
+
+    fn received(&mut self, _: &mut Cx<'_>, bytes: &[u8]) -> usize {
+        bytes.len()
+    }
+
+    fn timer(&mut self, _: &mut Cx<'_>) {}
+
+    fn closed(&mut self, _: &mut Cx<'_>, _: Failure) {}
+
+    fn stop(&mut self, _: &mut Cx<'_>) {}
+
+    fn abandoned(&mut self, _: &mut Cx<'_>) {}
+
+    fn waiting_since(&self) -> Time {
+        Time::NEVER
+    }
+
+    fn leaves_behind(&self) -> bool {
+        self.left
+    }
+
+    fn clean_up(&mut self, cx: &mut Cx<'_>) {
+        cx.sent(cx.now, 9);
+        cx.failure(cx.now, Failure::Rejected, || "of no interest".into());
+        if self.answers {
+            self.left = false;
+            cx.finish();
+        }
+    }
+
+    fn cleaned_up(&mut self, cx: &mut Cx<'_>) {
+        let counts = &mut cx.at(cx.window.measure).counts;
+        if self.left {
+            counts.corrupted += 1;
+        } else {
+            counts.duplicates += 1;
+        }
+    }
+}
+
+#[test]
+fn what_devices_take_back_is_measured_by_nobody_and_counted_once() {
+    for answers in [true, false] {
+        let (plan, control) = trial("udp://127.0.0.1:9", r#"{"stream": {"rate": "1/s"}}"#, 100);
+        let device = |_: &GroupPlan, index| Leaver { left: index > 0, answers };
+        let mut worker =
+            Worker::with_devices(Scripted::default(), (0, 1), plan, control, channel().0, device);
+        worker.tick();
+        worker.drain();
+        let mut turns = 0;
+        while worker.cleans_up() {
+            worker.tick();
+            turns += 1;
+            // 99 devices at 500 a second
+            std::thread::sleep(Duration::from_millis(1));
+            if !answers && worker.groups[0].active == 99 {
+                break;
+            }
+        }
+        assert!(turns > 10, "{turns} turns: they did not begin together");
+        worker.end_cleanup();
+        let counts = &worker.groups[0].meter[Phase::Measure as usize].counts;
+        let told = [counts.duplicates, counts.corrupted];
+        assert_eq!(told, if answers { [99, 0] } else { [0, 99] });
+        assert_eq!((counts.messages_sent, counts.failures[Failure::Rejected as usize]), (0, 0));
+        assert!(worker.examples.is_empty() && worker.slots.iter().all(|slot| slot.tally.sent == 0));
+    }
+}
+
+#[test]
+fn flows_that_are_due_while_as_many_are_under_way_as_may_be_never_begin() {
+    let group = r#"{"name": "g", "target": "tcp://127.0.0.1:9", "devices": 20, "model": {"script": {"steps": [{"expect": "x"}]}},
+        "load": {"open": {"rate": "2k/s", "max_flows": 5}}}"#;
+    let profile = profile::load(&format!(r#"{{"name": "t", "groups": [{group}]}}"#));
+    let profile = profile.unwrap_or_else(|e| panic!("{e:#?}"));
+    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+    let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
+    control.start_workers();
+    let mut worker = Worker::new(Scripted::default(), 0, 1, plan, control, channel().0);
+    while counts(&worker).flows_suppressed < 20 {
+        worker.tick();
+        worker.begin_flows();
+    }
+    assert_eq!((worker.groups[0].active, counts(&worker).flows_started), (5, 5));
+    assert_eq!(counts(&worker).flows_intended, 5, "the load asked for no more");
+    // one ends: another begins when it is due, and none of those that were due before
+    worker.flow_ended(0, FlowEnd::Completed);
+    let suppressed = counts(&worker).flows_suppressed;
+    while counts(&worker).flows_started < 6 {
+        worker.tick();
+        worker.begin_flows();
+    }
+    assert_eq!((worker.groups[0].active, counts(&worker).flows_suppressed), (5, suppressed));
 }

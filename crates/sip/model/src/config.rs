@@ -5,7 +5,7 @@ use crate::callees::Callees;
 use crate::identity::Signature;
 use crate::late_audio::LateAudio;
 use crate::media::MediaConfig;
-use crate::scenario::{Header, Op};
+use crate::scenario::{Header, Leaving, Op};
 use protocol::target::Scheme;
 use protocol::template::Template;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ pub(crate) struct Resource {
 /// What is the same for all user agents of a group.
 #[derive(Debug)]
 pub struct Config {
+    /// The scenario's steps, and behind them those of [`Leaving`].
     pub(crate) ops: Box<[Op]>,
+    pub(crate) leaving: Leaving,
     /// How many values steps take from messages.
     pub(crate) captures: usize,
     /// How many dialogs they have.
@@ -39,6 +41,10 @@ pub struct Config {
     pub(crate) domain: Template,
     pub(crate) callee: Template,
     pub(crate) expires: u64,
+    /// Whether registrations stay with the server when the run is over.
+    pub(crate) keep_bindings: bool,
+    /// Whether each flow of a user agent registers the same address of record.
+    pub(crate) one_user: bool,
     pub(crate) t1: Duration,
     pub(crate) t2: Duration,
     /// Timers B and F.
@@ -46,6 +52,8 @@ pub struct Config {
     pub(crate) sdp_size: usize,
     /// Audio; none: calls have none.
     pub(crate) media: Option<MediaConfig>,
+    /// Whether the server may send its requests over our connections (RFC 5923).
+    pub(crate) alias: bool,
     /// Whether requests within a dialog go to the server.
     pub(crate) outbound_proxy: bool,
     pub(crate) headers: Box<[Header]>,
@@ -63,6 +71,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// The scenario's own steps from number `at` on.
+    pub(crate) fn steps(&self, at: u16) -> &[Op] {
+        self.ops.get(usize::from(at)..self.leaving.scenario_end()).unwrap_or_default()
+    }
+
     /// Whether URIs are `sips:`. Over WebSocket they are `sip:`, with and without TLS (RFC 7118 section 5.2.2).
     pub(crate) fn is_secure(&self) -> bool {
         self.scheme.tls && self.websocket.is_none()

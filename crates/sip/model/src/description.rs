@@ -120,343 +120,97 @@ const VALUES: &[Value] = &[
     },
 ];
 
-/// Counters, by their place in [`DESCRIPTION`].
-pub(crate) mod counter {
-    pub const REGISTRATIONS: usize = 0;
-    pub const REGISTRATIONS_ACCEPTED: usize = 1;
-    pub const REGISTRATIONS_INEFFECTIVE: usize = 2;
-    pub const SESSION_REQUESTS: usize = 3;
-    pub const SESSIONS_ANSWERED: usize = 4;
-    pub const SESSIONS_REDIRECTED: usize = 5;
-    pub const SESSION_REQUESTS_EFFECTIVE: usize = 6;
-    pub const SESSION_ATTEMPTS_INEFFECTIVE: usize = 7;
-    pub const SESSIONS_COMPLETED: usize = 8;
-    pub const DISCONNECT_REQUESTS: usize = 9;
-    pub const DISCONNECTS_ACCEPTED: usize = 10;
-    pub const CALLS_RECEIVED: usize = 11;
-    pub const ANSWERS_ACKNOWLEDGED: usize = 12;
-    pub const CHALLENGES: usize = 13;
-    pub const PROVISIONAL_RESPONSES: usize = 14;
-    pub const REGISTER_RETRANSMISSIONS: usize = 15;
-    pub const INVITE_RETRANSMISSIONS: usize = 16;
-    pub const BYE_RETRANSMISSIONS: usize = 17;
-    pub const OTHER_RETRANSMISSIONS: usize = 18;
-    pub const RESPONSE_RETRANSMISSIONS: usize = 19;
-    pub const REQUESTS_REPEATED: usize = 20;
-    pub const RESPONSES_REPEATED: usize = 21;
-    pub const UNRELATED_MESSAGES: usize = 22;
-    pub const MALFORMED_MESSAGES: usize = 23;
-    pub const FORKS_RELEASED: usize = 24;
-    pub const AUDIO_CALLS: usize = 25;
-    pub const AUDIO_REFUSED: usize = 26;
-    pub const AUDIO_JUDGED_CALLS: usize = 27;
-    pub const ONE_WAY_AUDIO_CALLS: usize = 28;
-    pub const AUDIO_HEARD_BY_CALLER_ONLY: usize = 29;
-    pub const AUDIO_HEARD_BY_CALLEE_ONLY: usize = 30;
-    pub const AUDIO_HEARD_BY_NONE: usize = 31;
-    pub const AUDIO_SILENT_CALLS: usize = 32;
-    pub const RTP_SENT: usize = 33;
-    pub const RTP_UNSENT: usize = 34;
-    pub const RTP_RECEIVED: usize = 35;
-    pub const RTP_LOST: usize = 36;
-    pub const RTP_LATE: usize = 37;
-    pub const RTP_REORDERED: usize = 38;
-    pub const RTP_DUPLICATED: usize = 39;
-    pub const RTP_UNRELATED: usize = 40;
-    pub const RTP_OTHER_ADDRESS: usize = 41;
-    pub const RTP_LOSS_BURSTS: usize = 42;
-    pub const RTP_LOST_IN_BURSTS: usize = 43;
-    pub const RTCP_SENT: usize = 44;
-    pub const RTCP_RECEIVED: usize = 45;
-    pub const PRACKS: usize = 46;
-    pub const PRACKS_ACCEPTED: usize = 47;
-    pub const PROVISIONALS_ACKNOWLEDGED: usize = 48;
-    pub const KEYS_SENT: usize = 49;
-    pub const KEYS_RECEIVED: usize = 50;
-    pub const KEYS_REFUSED: usize = 51;
-    pub const KEYS_UNSENT_CALLS: usize = 52;
-    pub const KEYS_WRONG_CALLS: usize = 53;
-    pub const SRTP_PLAIN_CALLS: usize = 54;
-    pub const SRTP_SUITE_REFUSED: usize = 55;
-    pub const SRTP_WRONG_KEY_CALLS: usize = 56;
-    pub const SRTP_UNAUTHENTICATED: usize = 57;
-    pub const SRTP_REPLAYED: usize = 58;
-    pub const SRTP_EARLY: usize = 59;
-    pub const SRTCP_UNAUTHENTICATED: usize = 60;
-    pub const REQUESTS_MOVED: usize = 61;
-    pub const CALLS_DROPPED: usize = 62;
-    pub const AUDIO_DISTURBED_CALLS: usize = 63;
-    pub const CALLS_ENDED_BY_CALLEE: usize = 64;
-    pub const TRYING_RESPONSES: usize = 65;
+/// Declares the counters from one line each, in the order of [`DESCRIPTION`]: constant and name, unit, which way is better, meaning.
+macro_rules! counters {
+    ($( $place:ident $name:literal: $unit:ident, $better:ident, $about:literal; )+) => {
+        /// Counters, by their place in [`DESCRIPTION`].
+        pub(crate) mod counter {
+            #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "named like the constants that they number")]
+            enum Place { $( $place ),+ }
+            $( pub const $place: usize = Place::$place as usize; )+
+        }
+
+        const COUNTERS: &[Counter] = &[$(
+            Counter { name: $name, unit: Unit::$unit, about: $about, better: Better::$better }
+        ),+];
+    };
 }
 
-const fn counts(name: &'static str, unit: Unit, about: &'static str, better: Better) -> Counter {
-    Counter { name, unit, about, better }
+counters! {
+    REGISTRATIONS "registrations": Sessions, Neither, "Registration attempts, each with its challenge.";
+    REGISTRATIONS_ACCEPTED "registrations_accepted": Sessions, More, "Registrations answered with 200.";
+    REGISTRATIONS_INEFFECTIVE "registrations_ineffective": Sessions, Less, "Registrations that failed: a final response from 400 up, none before Timer F, or a 200 that has no binding of ours.";
+    SESSION_REQUESTS "session_requests": Sessions, Neither, "INVITEs that ask for a session, each with its challenge.";
+    SESSIONS_ANSWERED "sessions_answered": Sessions, More, "Session requests answered with 200.";
+    SESSIONS_REDIRECTED "sessions_redirected": Sessions, Neither, "Session requests answered with 3xx.";
+    SESSION_REQUESTS_EFFECTIVE "session_requests_effective": Sessions, More, "Session requests that reached the callee: answered with 200, 480, 486, 600 or 603.";
+    SESSION_ATTEMPTS_INEFFECTIVE "session_attempts_ineffective": Sessions, Less, "Session requests that a server or the network failed: 408, 500, 503, 504, or no final response before Timer B.";
+    SESSIONS_COMPLETED "sessions_completed": Sessions, More, "Sessions set up and ended by a BYE of either side that was accepted.";
+    DISCONNECT_REQUESTS "disconnect_requests": Sessions, Neither, "BYEs sent.";
+    DISCONNECTS_ACCEPTED "disconnects_accepted": Sessions, More, "BYEs answered with 200.";
+    CALLS_RECEIVED "calls_received": Sessions, Neither, "INVITEs received that ask for a session.";
+    ANSWERS_ACKNOWLEDGED "answers_acknowledged": Sessions, More, "200s to INVITE whose ACK came.";
+    CHALLENGES "challenges": Messages, Neither, "Requests challenged with 401 or 407.";
+    PROVISIONAL_RESPONSES "provisional_responses": Messages, Neither, "Responses 101 to 199 received, repeated ones included.";
+    REGISTER_RETRANSMISSIONS "register_retransmissions": Messages, Less, "REGISTERs sent again.";
+    INVITE_RETRANSMISSIONS "invite_retransmissions": Messages, Less, "INVITEs sent again.";
+    BYE_RETRANSMISSIONS "bye_retransmissions": Messages, Less, "BYEs sent again.";
+    OTHER_RETRANSMISSIONS "other_retransmissions": Messages, Less, "Other requests sent again.";
+    RESPONSE_RETRANSMISSIONS "response_retransmissions": Messages, Less, "Responses sent again.";
+    REQUESTS_REPEATED "requests_repeated": Messages, Less, "Requests received again.";
+    RESPONSES_REPEATED "responses_repeated": Messages, Less, "Final responses received again.";
+    UNRELATED_MESSAGES "unrelated_messages": Messages, Less, "Messages received that belong to no transaction or dialog of their device.";
+    MALFORMED_MESSAGES "malformed_messages": Messages, Less, "Messages received that are no SIP.";
+    FORKS_RELEASED "forks_released": Sessions, Neither, "Answers of further callees to a call that a proxy forked: acknowledged and ended.";
+    AUDIO_CALLS "audio_calls": Sessions, Neither, "Calls with audio agreed on in SDP.";
+    AUDIO_REFUSED "audio_refused": Sessions, Less, "Calls answered without usable audio, although it was offered.";
+    AUDIO_JUDGED_CALLS "audio_judged_calls": Sessions, Neither, "Calls with audio that lasted a second or longer: long enough to judge whether each side was heard.";
+    ONE_WAY_AUDIO_CALLS "one_way_audio_calls": Sessions, Less, "Judged calls in which audio that was agreed on was not heard: none came here, or the other side reports by RTCP that none came there.";
+    AUDIO_HEARD_BY_CALLER_ONLY "audio_heard_by_caller_only": Sessions, Less, "Of one_way_audio_calls: the caller heard the callee.";
+    AUDIO_HEARD_BY_CALLEE_ONLY "audio_heard_by_callee_only": Sessions, Less, "Of one_way_audio_calls: the callee heard the caller.";
+    AUDIO_HEARD_BY_NONE "audio_heard_by_none": Sessions, Less, "Of one_way_audio_calls: no side is known to have heard the other.";
+    AUDIO_SILENT_CALLS "audio_silent_calls": Sessions, Neither, "Calls in which audio came, and nothing of it above -50 dBm0.";
+    RTP_SENT "rtp_sent": Datagrams, Neither, "RTP packets sent.";
+    RTP_UNSENT "rtp_unsent": Datagrams, Less, "RTP packets that fell due and were given up, as the generator was over half a second late.";
+    RTP_RECEIVED "rtp_received": Datagrams, More, "RTP packets received, each once.";
+    RTP_LOST "rtp_lost": Datagrams, Less, "RTP packets of the other side that never came, by their sequence numbers.";
+    RTP_LATE "rtp_late": Datagrams, Less, "RTP packets received too late for the playout buffer: lost to the listener.";
+    RTP_REORDERED "rtp_reordered": Datagrams, Less, "RTP packets received behind a later one.";
+    RTP_DUPLICATED "rtp_duplicated": Datagrams, Less, "RTP packets received again.";
+    RTP_UNRELATED "rtp_unrelated": Datagrams, Less, "Datagrams at media sockets that are no RTP or belong to no stream of a call.";
+    RTP_OTHER_ADDRESS "rtp_other_address": Datagrams, Neither, "RTP packets from another address than SDP names, as those of a NAT or of symmetric RTP.";
+    RTP_LOSS_BURSTS "rtp_loss_bursts": Events, Less, "Loss bursts (RFC 3611 section 4.7.2): losses, late packets included, with fewer than 16 packets between them.";
+    RTP_LOST_IN_BURSTS "rtp_lost_in_bursts": Datagrams, Less, "Lost and late RTP packets in loss bursts.";
+    RTCP_SENT "rtcp_sent": Messages, Neither, "RTCP reports sent.";
+    RTCP_RECEIVED "rtcp_received": Messages, Neither, "RTCP reports received.";
+    PRACKS "pracks": Messages, Neither, "PRACKs sent, each to a reliable provisional response (RFC 3262).";
+    PRACKS_ACCEPTED "pracks_accepted": Messages, More, "PRACKs answered with 200.";
+    PROVISIONALS_ACKNOWLEDGED "provisionals_acknowledged": Messages, More, "Reliable provisional responses sent whose PRACK came.";
+    KEYS_SENT "keys_sent": Events, Neither, "Keys pressed, as telephone events (RFC 4733).";
+    KEYS_RECEIVED "keys_received": Events, Neither, "Keys heard, as telephone events.";
+    KEYS_REFUSED "keys_refused": Sessions, Less, "Calls in which keys were to be pressed or heard and the other side does not take telephone events.";
+    KEYS_UNSENT_CALLS "keys_unsent_calls": Sessions, Less, "Calls that ended before all their keys were pressed.";
+    KEYS_WRONG_CALLS "keys_wrong_calls": Sessions, Less, "Calls in which other keys were heard than expected_keys.";
+    SRTP_PLAIN_CALLS "srtp_plain_calls": Sessions, Less, "Of audio_refused: SRTP was wanted, and the other side offered or answered RTP without it.";
+    SRTP_SUITE_REFUSED "srtp_suite_refused": Sessions, Less, "Of audio_refused: SRTP was wanted, and the other side named no suite and key (RFC 4568) that fit.";
+    SRTP_WRONG_KEY_CALLS "srtp_wrong_key_calls": Sessions, Less, "Calls in which packets came and none was authentic: they had another key than SDP said, or were not protected.";
+    SRTP_UNAUTHENTICATED "srtp_unauthenticated": Datagrams, Less, "Packets of SRTP whose authentication failed: they are lost to the listener.";
+    SRTP_REPLAYED "srtp_replayed": Datagrams, Less, "Authentic or not, packets of SRTP and SRTCP that had come before, or were over 128 packets late.";
+    SRTP_EARLY "srtp_early": Datagrams, Neither, "Packets of SRTP that came before the answer with their key, and were given up: more than 16, or with another key.";
+    SRTCP_UNAUTHENTICATED "srtcp_unauthenticated": Messages, Less, "Reports (SRTCP) whose authentication failed: they are not read.";
+    REQUESTS_MOVED "requests_moved": Messages, Less, "Requests that went on to another server, where one was silent, refused, closed the connection or answered 503.";
+    CALLS_DROPPED "calls_dropped": Sessions, Less, "Calls that were up when their server failed: the server that took their BYE did not know them (481).";
+    AUDIO_DISTURBED_CALLS "audio_disturbed_calls": Sessions, Neither, "Calls in which the generator itself sent audio over half a playout buffer late: they are not rated.";
+    CALLS_ENDED_BY_CALLEE "calls_ended_by_callee": Sessions, Neither, "Calls that the other side ended, or a server in its name: of sessions_completed.";
+    TRYING_RESPONSES "trying_responses": Messages, Neither, "Responses 100 received, repeated ones included.";
+    BINDINGS_REMOVED "bindings_removed": Messages, Neither, "Registrations that were taken back when the run was over: they are in no other figure.";
+    BINDINGS_LEFT "bindings_left": Messages, Less, "Registrations that the server still has after the run: taking them back failed, or took too long.";
+    CALLS_CANCELLED "calls_cancelled": Sessions, Neither, "Calls that still rang when the run was over, and were cancelled: their end is in no other figure.";
+    CALLS_RELEASED "calls_released": Sessions, Neither, "Calls that were still up when the run was over, and were ended by a BYE: it is in no other figure.";
+    CALLS_LEFT "calls_left": Sessions, Less, "Calls that may go on after the run: their CANCEL or BYE had no answer.";
+    LIFETIMES_RAISED "lifetimes_raised": Messages, Neither, "Requests answered with 423 or 422, and sent again with the interval that the server named.";
+    LIFETIMES_REFUSED "lifetimes_refused": Messages, Less, "Of these, requests answered with 423 or 422 again.";
 }
-
-const COUNTERS: &[Counter] = &[
-    counts(
-        "registrations",
-        Unit::Sessions,
-        "Registration attempts, each with its challenge.",
-        Better::Neither,
-    ),
-    counts("registrations_accepted", Unit::Sessions, "Registrations answered with 200.", Better::More),
-    counts(
-        "registrations_ineffective",
-        Unit::Sessions,
-        "Registrations that failed: a final response from 400 up, none before Timer F, or a 200 that has no binding of ours.",
-        Better::Less,
-    ),
-    counts(
-        "session_requests",
-        Unit::Sessions,
-        "INVITEs that ask for a session, each with its challenge.",
-        Better::Neither,
-    ),
-    counts("sessions_answered", Unit::Sessions, "Session requests answered with 200.", Better::More),
-    counts("sessions_redirected", Unit::Sessions, "Session requests answered with 3xx.", Better::Neither),
-    counts(
-        "session_requests_effective",
-        Unit::Sessions,
-        "Session requests that reached the callee: answered with 200, 480, 486, 600 or 603.",
-        Better::More,
-    ),
-    counts(
-        "session_attempts_ineffective",
-        Unit::Sessions,
-        "Session requests that a server or the network failed: 408, 500, 503, 504, or no final response before Timer B.",
-        Better::Less,
-    ),
-    counts(
-        "sessions_completed",
-        Unit::Sessions,
-        "Sessions set up and ended by a BYE of either side that was accepted.",
-        Better::More,
-    ),
-    counts("disconnect_requests", Unit::Sessions, "BYEs sent.", Better::Neither),
-    counts("disconnects_accepted", Unit::Sessions, "BYEs answered with 200.", Better::More),
-    counts("calls_received", Unit::Sessions, "INVITEs received that ask for a session.", Better::Neither),
-    counts("answers_acknowledged", Unit::Sessions, "200s to INVITE whose ACK came.", Better::More),
-    counts("challenges", Unit::Messages, "Requests challenged with 401 or 407.", Better::Neither),
-    counts(
-        "provisional_responses",
-        Unit::Messages,
-        "Responses 101 to 199 received, repeated ones included.",
-        Better::Neither,
-    ),
-    counts("register_retransmissions", Unit::Messages, "REGISTERs sent again.", Better::Less),
-    counts("invite_retransmissions", Unit::Messages, "INVITEs sent again.", Better::Less),
-    counts("bye_retransmissions", Unit::Messages, "BYEs sent again.", Better::Less),
-    counts("other_retransmissions", Unit::Messages, "Other requests sent again.", Better::Less),
-    counts("response_retransmissions", Unit::Messages, "Responses sent again.", Better::Less),
-    counts("requests_repeated", Unit::Messages, "Requests received again.", Better::Less),
-    counts("responses_repeated", Unit::Messages, "Final responses received again.", Better::Less),
-    counts(
-        "unrelated_messages",
-        Unit::Messages,
-        "Messages received that belong to no transaction or dialog of their device.",
-        Better::Less,
-    ),
-    counts("malformed_messages", Unit::Messages, "Messages received that are no SIP.", Better::Less),
-    counts(
-        "forks_released",
-        Unit::Sessions,
-        "Answers of further callees to a call that a proxy forked: acknowledged and ended.",
-        Better::Neither,
-    ),
-    counts("audio_calls", Unit::Sessions, "Calls with audio agreed on in SDP.", Better::Neither),
-    counts(
-        "audio_refused",
-        Unit::Sessions,
-        "Calls answered without usable audio, although it was offered.",
-        Better::Less,
-    ),
-    counts(
-        "audio_judged_calls",
-        Unit::Sessions,
-        "Calls with audio that lasted a second or longer: long enough to judge whether each side was heard.",
-        Better::Neither,
-    ),
-    counts(
-        "one_way_audio_calls",
-        Unit::Sessions,
-        "Judged calls in which audio that was agreed on was not heard: none came here, or the other side reports by RTCP that none came there.",
-        Better::Less,
-    ),
-    counts(
-        "audio_heard_by_caller_only",
-        Unit::Sessions,
-        "Of one_way_audio_calls: the caller heard the callee.",
-        Better::Less,
-    ),
-    counts(
-        "audio_heard_by_callee_only",
-        Unit::Sessions,
-        "Of one_way_audio_calls: the callee heard the caller.",
-        Better::Less,
-    ),
-    counts(
-        "audio_heard_by_none",
-        Unit::Sessions,
-        "Of one_way_audio_calls: no side is known to have heard the other.",
-        Better::Less,
-    ),
-    counts(
-        "audio_silent_calls",
-        Unit::Sessions,
-        "Calls in which audio came, and nothing of it above -50 dBm0.",
-        Better::Neither,
-    ),
-    counts("rtp_sent", Unit::Datagrams, "RTP packets sent.", Better::Neither),
-    counts(
-        "rtp_unsent",
-        Unit::Datagrams,
-        "RTP packets that fell due and were given up, as the generator was over half a second late.",
-        Better::Less,
-    ),
-    counts("rtp_received", Unit::Datagrams, "RTP packets received, each once.", Better::More),
-    counts(
-        "rtp_lost",
-        Unit::Datagrams,
-        "RTP packets of the other side that never came, by their sequence numbers.",
-        Better::Less,
-    ),
-    counts(
-        "rtp_late",
-        Unit::Datagrams,
-        "RTP packets received too late for the playout buffer: lost to the listener.",
-        Better::Less,
-    ),
-    counts("rtp_reordered", Unit::Datagrams, "RTP packets received behind a later one.", Better::Less),
-    counts("rtp_duplicated", Unit::Datagrams, "RTP packets received again.", Better::Less),
-    counts(
-        "rtp_unrelated",
-        Unit::Datagrams,
-        "Datagrams at media sockets that are no RTP or belong to no stream of a call.",
-        Better::Less,
-    ),
-    counts(
-        "rtp_other_address",
-        Unit::Datagrams,
-        "RTP packets from another address than SDP names, as those of a NAT or of symmetric RTP.",
-        Better::Neither,
-    ),
-    counts(
-        "rtp_loss_bursts",
-        Unit::Events,
-        "Loss bursts (RFC 3611 section 4.7.2): losses, late packets included, with fewer than 16 packets between them.",
-        Better::Less,
-    ),
-    counts("rtp_lost_in_bursts", Unit::Datagrams, "Lost and late RTP packets in loss bursts.", Better::Less),
-    counts("rtcp_sent", Unit::Messages, "RTCP reports sent.", Better::Neither),
-    counts("rtcp_received", Unit::Messages, "RTCP reports received.", Better::Neither),
-    counts(
-        "pracks",
-        Unit::Messages,
-        "PRACKs sent, each to a reliable provisional response (RFC 3262).",
-        Better::Neither,
-    ),
-    counts("pracks_accepted", Unit::Messages, "PRACKs answered with 200.", Better::More),
-    counts(
-        "provisionals_acknowledged",
-        Unit::Messages,
-        "Reliable provisional responses sent whose PRACK came.",
-        Better::More,
-    ),
-    counts("keys_sent", Unit::Events, "Keys pressed, as telephone events (RFC 4733).", Better::Neither),
-    counts("keys_received", Unit::Events, "Keys heard, as telephone events.", Better::Neither),
-    counts(
-        "keys_refused",
-        Unit::Sessions,
-        "Calls in which keys were to be pressed or heard and the other side does not take telephone events.",
-        Better::Less,
-    ),
-    counts(
-        "keys_unsent_calls",
-        Unit::Sessions,
-        "Calls that ended before all their keys were pressed.",
-        Better::Less,
-    ),
-    counts(
-        "keys_wrong_calls",
-        Unit::Sessions,
-        "Calls in which other keys were heard than expected_keys.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_plain_calls",
-        Unit::Sessions,
-        "Of audio_refused: SRTP was wanted, and the other side offered or answered RTP without it.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_suite_refused",
-        Unit::Sessions,
-        "Of audio_refused: SRTP was wanted, and the other side named no suite and key (RFC 4568) that fit.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_wrong_key_calls",
-        Unit::Sessions,
-        "Calls in which packets came and none was authentic: they had another key than SDP said, or were not protected.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_unauthenticated",
-        Unit::Datagrams,
-        "Packets of SRTP whose authentication failed: they are lost to the listener.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_replayed",
-        Unit::Datagrams,
-        "Authentic or not, packets of SRTP and SRTCP that had come before, or were over 128 packets late.",
-        Better::Less,
-    ),
-    counts(
-        "srtp_early",
-        Unit::Datagrams,
-        "Packets of SRTP that came before the answer with their key, and were given up: more than 16, or with another key.",
-        Better::Neither,
-    ),
-    counts(
-        "srtcp_unauthenticated",
-        Unit::Messages,
-        "Reports (SRTCP) whose authentication failed: they are not read.",
-        Better::Less,
-    ),
-    counts(
-        "requests_moved",
-        Unit::Messages,
-        "Requests that went on to another server, where one was silent, refused, closed the connection or answered 503.",
-        Better::Less,
-    ),
-    counts(
-        "calls_dropped",
-        Unit::Sessions,
-        "Calls that were up when their server failed: the server that took their BYE did not know them (481).",
-        Better::Less,
-    ),
-    counts(
-        "audio_disturbed_calls",
-        Unit::Sessions,
-        "Calls in which the generator itself sent audio over half a playout buffer late: they are not rated.",
-        Better::Neither,
-    ),
-    counts(
-        "calls_ended_by_callee",
-        Unit::Sessions,
-        "Calls that the other side ended, or a server in its name: of sessions_completed.",
-        Better::Neither,
-    ),
-    counts(
-        "trying_responses",
-        Unit::Messages,
-        "Responses 100 received, repeated ones included.",
-        Better::Neither,
-    ),
-];
 
 const fn ratio(
     name: &'static str,
@@ -583,12 +337,7 @@ mod tests {
     fn every_place_names_its_entry() {
         assert_eq!(DELAYS[delay::RESPONSE].name, "response");
         assert_eq!(DELAYS[delay::ANSWER_SIGNAL].name, "answer_signal");
-        assert_eq!(COUNTERS.len(), counter::TRYING_RESPONSES + 1);
-        assert_eq!(COUNTERS[counter::KEYS_SENT].name, "keys_sent");
-        assert_eq!(COUNTERS[counter::PRACKS].name, "pracks");
         assert_eq!(DELAYS[delay::RTP_ROUND_TRIP].name, "rtp_round_trip");
-        assert_eq!(COUNTERS[counter::RTP_LATE].name, "rtp_late");
-        assert_eq!(COUNTERS[counter::CHALLENGES].name, "challenges");
         assert_eq!(COUNTERS[counter::RESPONSE_RETRANSMISSIONS].name, "response_retransmissions");
         let known = |name: &&str| COUNTERS.iter().any(|counter| counter.name == *name);
         for index in INDICES {

@@ -53,6 +53,18 @@ impl Model for Device {
         self.0.abandoned(cx);
     }
 
+    fn leaves_behind(&self) -> bool {
+        self.0.leaves_behind()
+    }
+
+    fn clean_up(&mut self, cx: &mut Cx<'_>) {
+        self.0.clean_up(cx);
+    }
+
+    fn cleaned_up(&mut self, cx: &mut Cx<'_>) {
+        self.0.cleaned_up(cx);
+    }
+
     fn waiting_since(&self) -> Time {
         self.0.waiting_since()
     }

@@ -8,7 +8,9 @@ use crate::identity::{Identity, SIGNED};
 use crate::late_audio::LateAudio;
 use crate::media::Media;
 use crate::method::Method;
-use crate::scenario::{self, Alternative, Compiled, ExpectedMessage, Op, Scenario, Step, headers_of, line};
+use crate::scenario::{
+    self, Alternative, Compiled, ExpectedMessage, Leaving, Op, Scenario, Step, headers_of, line,
+};
 use protocol::data::Data;
 use protocol::describe::{Description, Identity as RunIdentity, LoadUnit, ModelKind, ModelParams};
 use protocol::problem::Problem;
@@ -47,6 +49,8 @@ pub struct Params {
     pub callee: String,
     /// Lifetime of a registration, in whole seconds. Default `3600s`.
     pub expires: Interval,
+    /// Whether registrations stay with the server when the run is over. Default `false`: they are removed.
+    pub keep_bindings: bool,
     /// How long a call lasts, from ACK to BYE. Default `0s`.
     pub hold: Interval,
     /// How long a call rings, from 180 to 200. Default `0s`.
@@ -72,6 +76,9 @@ pub struct Params {
     /// Whether every request goes to the server, those within a dialog too, as of a phone with an outbound proxy. Default `false`:
     /// over UDP, requests within a dialog go where RFC 3261 section 12.2.1.1 says.
     pub outbound_proxy: bool,
+    /// Over TCP and TLS: whether Via has `alias`, so that the server may send requests of the other side over our connections (RFC
+    /// 5923). Default `false`.
+    pub alias: bool,
     /// More header fields of every request; values are templates. Those of `X-Auth-Token`, `Cookie` and their like are not
     /// kept; `{env: NAME}` and `{file: PATH}` name where one is.
     #[schemars(extend("x-netdyno-secret" = "names"))]
@@ -103,6 +110,7 @@ impl Default for Params {
             reuse_nonce: false,
             callee: "callee{device}".into(),
             expires: Interval::secs(3600),
+            keep_bindings: false,
             hold: Interval::default(),
             ring: Interval::default(),
             t1: Interval::ms(500),
@@ -114,6 +122,7 @@ impl Default for Params {
             port: None,
             websocket_path: None,
             outbound_proxy: false,
+            alias: false,
             headers: BTreeMap::new(),
             data: None,
             run: 0,
@@ -249,6 +258,12 @@ impl ModelKind for Params {
             || format!("is for WebSocket, and the target is {}://", target.scheme.name),
             "leave it out, or use a target like sip+ws://HOST",
         )?;
+        Problem::unless(
+            !self.alias || reliable && !websocket,
+            "alias",
+            || format!("is for connections of TCP and TLS, and the target is {}://", target.scheme.name),
+            "leave it out, or use a target like sip+tcp://HOST",
+        )?;
         let websocket = websocket.then(|| {
             let shown = if target.scheme.port == Some(target.port) {
                 String::new()
@@ -268,13 +283,15 @@ impl ModelKind for Params {
             None => Template::literal(target.host.as_bytes()),
         };
         let user = self.part(&self.user, "user")?;
-        let Compiled { ops, captures, legs } = self.ops()?;
+        let Compiled { mut ops, captures, legs } = self.ops()?;
         // as a number alone stands for a device: what else a template names differs from one message to the next
         let named = [&user, &domain].iter().all(|part| part.per_device());
         let is_callee = named && registers_first(&ops);
         let prack = ops.iter().any(|op| matches!(op, Op::Send(one) if one.method == Method::Prack));
+        let leaving = Leaving::append(&mut ops, legs);
         Ok(Config {
             ops: ops.into(),
+            leaving,
             captures,
             legs,
             acknowledges_provisionals: !prack,
@@ -287,11 +304,14 @@ impl ModelKind for Params {
             identity: self.identity.as_ref().map(|identity| identity.compile(data)).transpose()?,
             reuse_nonce: self.reuse_nonce,
             expires: scenario::seconds(self.expires),
+            keep_bindings: self.keep_bindings,
+            one_user: named,
             t1: self.t1.0,
             t2: self.t2.0,
             timeout: self.timeout.map_or(self.t1.0 * 64, |timeout| timeout.0),
             sdp_size: self.sdp_size.map_or(0, |size| size.bytes()),
             media: self.media.as_ref().map(Media::compile).transpose()?,
+            alias: self.alias,
             outbound_proxy: self.outbound_proxy,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,

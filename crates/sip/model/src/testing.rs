@@ -182,10 +182,14 @@ pub fn talk(data: &[u8]) {
         let (entries, bytes) = bench.model.footprint();
         assert!(entries <= ENTRIES_MAX && bytes <= BYTES_MAX, "{entries} entries, {bytes} bytes");
         if bench.end.take().is_some() {
+            bench.call(|device, cx| device.cleaned_up(cx));
             begin(&mut bench);
         }
     }
     bench.abandon();
+    bench.call(|device, cx| device.clean_up(cx));
+    bench.call(|device, cx| device.cleaned_up(cx));
+    assert!(!bench.model.leaves_behind());
 }
 
 fn begin(bench: &mut Bench<UserAgent>) {
@@ -225,6 +229,11 @@ fn step(bench: &mut Bench<UserAgent>, peer: &mut Peer<'_>, op: u8, over_tcp: boo
         254 => return bench.stop(),
         255 => {
             bench.abandon();
+            // the run is over, and what comes now comes to who leaves
+            if bench.model.leaves_behind() {
+                bench.link = Link::Keep;
+                return bench.call(|device, cx| device.clean_up(cx));
+            }
             return begin(bench);
         }
         _ => return,

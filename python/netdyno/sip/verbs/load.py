@@ -95,6 +95,7 @@ def call(
     hold: Hold = "0s",
     ring: Ring = "0s",
     early_media: EarlyMedia = False,
+    max_calls: options.MaxCalls = None,
     callee_source: CalleeSource = None,
     **given: Any,
 ) -> None:
@@ -119,6 +120,7 @@ def call(
         hold=hold,
         ring=ring,
         early_media=early_media,
+        max_calls=max_calls,
         callee_sources=tuple(callee_source or ()),
     )
     if given["quiet"] and (why := profile.end_unmeasured(read)):
@@ -143,6 +145,7 @@ def load(
         ),
     ] = None,
     hold: Hold = "0s",
+    max_calls: options.MaxCalls = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -163,7 +166,8 @@ def load(
         netdyno sip load sip:192.0.2.9 --scenario uas.xml --listen 192.0.2.5:5070
     """
     place = options.callee_address(listen, given) if listen else None
-    read = options.read(server, given, callee=to, hold=options.seconds(hold, "--hold"), listen=place)
+    lasts = options.seconds(hold, "--hold")
+    read = options.read(server, given, callee=to, hold=lasts, listen=place, max_calls=max_calls)
     gate.conform(read, given, scenario)
     if scenario in PRESETS and place is None:
         _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)

@@ -105,6 +105,31 @@ Expires = Annotated[
         rich_help_panel=USERS,
     ),
 ]
+KeepBindings = Annotated[
+    bool,
+    typer.Option(
+        "--keep-bindings",
+        help="Leave registrations with the server when the run is over. Default: remove them.",
+        rich_help_panel=USERS,
+    ),
+]
+MaxCalls = Annotated[
+    int | None,
+    typer.Option(
+        help="Calls at a time; those that are due beyond it are never begun, as with -l of SIPp. Default: no "
+        "limit.",
+        metavar="N",
+        parser=values.whole("--max-calls"),
+    ),
+]
+Alias = Annotated[
+    bool,
+    typer.Option(
+        "--alias",
+        help="Over TCP and TLS: let the server reuse connections for its requests (RFC 5923). Default: not.",
+        rich_help_panel=NETWORK,
+    ),
+]
 SdpSize = Annotated[
     str | None,
     typer.Option(
@@ -219,12 +244,14 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "auth_user": (AuthUser, None),
     "password": (Password, None),
     "expires": (Expires, None),
+    "keep_bindings": (KeepBindings, False),
     "sdp_size": (SdpSize, None),
     "header": (Headers, None),
     "transport": (Transport, None),
     "source": (Sources, None),
     "sockets": (Sockets, None),
     "outbound_proxy": (OutboundProxy, False),
+    "alias": (Alias, False),
     "cacert": (CaCert, None),
     "insecure": (Insecure, False),
     **targets.OPTIONS,
@@ -467,6 +494,8 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
         sockets=given["sockets"],
+        keep_bindings=given["keep_bindings"],
+        alias=given["alias"],
         outbound_proxy=given["outbound_proxy"],
         ca=str(given["cacert"].absolute()) if given["cacert"] else None,
         insecure=given["insecure"],

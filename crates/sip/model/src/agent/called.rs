@@ -49,7 +49,9 @@ impl UserAgent {
 
     /// Whether a call that was due at `due` was rejected with `status` as its callee had yet to register.
     pub(super) fn is_called_early(&self, status: u16, due: Time) -> bool {
-        let (Some(callees), Some(dialog)) = (&self.config.callees, &self.dialog) else { return false };
+        let (Some(callees), Some(dialog)) = (&self.config.callees, &self.dialogs.dialog) else {
+            return false;
+        };
         let unknown = matches!(status, 404 | 480);
         let address = dialog.remote.strip_prefix(b"<").and_then(|rest| rest.strip_suffix(b">"));
         unknown && address.is_some_and(|address| callees.is_early(address, due))

@@ -17,7 +17,7 @@ impl UserAgent {
     /// A BYE of the other side is being accepted.
     pub(super) fn ended_by_peer(&mut self, cx: &mut Cx<'_>) {
         let crosses = self.says_bye();
-        let Some(dialog) = &mut self.dialog else { return };
+        let Some(dialog) = &mut self.dialogs.dialog else { return };
         if std::mem::take(&mut dialog.session)
             && let Some(asked) = dialog.asked
         {
@@ -33,7 +33,8 @@ impl UserAgent {
         // both sides hang up: ours has yet to be answered
         let crosses = self.says_bye();
         self.respond(cx, false, 200, reason(200), b"", b"");
-        if crosses {
+        // whoever hung up first, the call is over
+        if crosses || self.leaving.is_some() {
             return;
         }
         match self.behind_bye() {
@@ -47,7 +48,7 @@ impl UserAgent {
 
     /// Whether a BYE of our own is under way.
     fn says_bye(&self) -> bool {
-        self.request.as_ref().is_some_and(|request| request.method == Method::Bye)
+        self.dialogs.request.as_ref().is_some_and(|request| request.method == Method::Bye)
     }
 
     /// Whether `code` says of our BYE that the call is over already, as the other side's BYE was accepted before.
@@ -55,18 +56,19 @@ impl UserAgent {
         let ended = |one: &crate::transaction::Server| {
             one.method == Method::Bye && one.call == call && (200..300).contains(&one.status)
         };
-        method == Method::Bye && code == 481 && self.requested.as_ref().is_some_and(|one| ended(one))
+        method == Method::Bye && code == 481 && self.dialogs.requested.as_ref().is_some_and(|one| ended(one))
     }
 
     /// Where a scenario goes on that has nothing left to do in the call but to end it: behind the answer to its BYE.
     fn behind_bye(&self) -> Option<u16> {
-        let steps = self.config.ops.get(usize::from(self.at)..)?;
+        let steps = self.config.steps(self.at);
         let pauses = steps.iter().take_while(|op| matches!(op, Op::Pause(_))).count();
         let [Op::Send(bye), Op::Expect(answers), ..] = steps.get(pauses..)? else { return None };
         let ended =
             Event::Response { method: Method::Bye, status: 200, first: Time::ZERO, delay: 0, dropped: false };
-        let taken = answers.iter().find(|one| matches(one, self.leg, &ended, Method::Bye))?;
+        let taken = answers.iter().find(|one| matches(one, self.dialogs.selected(), &ended, Method::Bye))?;
         let behind = u16::try_from(usize::from(self.at) + pauses + 2).ok()?;
-        (bye.method == Method::Bye && bye.leg == self.leg).then(|| taken.then.unwrap_or(behind))
+        (bye.method == Method::Bye && bye.leg == self.dialogs.selected())
+            .then(|| taken.then.unwrap_or(behind))
     }
 }

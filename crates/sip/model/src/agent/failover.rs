@@ -59,7 +59,8 @@ impl UserAgent {
     pub(super) fn is_left_alone(&self, cx: &Cx<'_>) -> bool {
         let overdue =
             |client: &Client| client.expires <= cx.now && !client.provisional && client.to.is_none();
-        cx.has_next && [&self.invite, &self.request].into_iter().flatten().any(|one| overdue(one))
+        cx.has_next
+            && [&self.dialogs.invite, &self.dialogs.request].into_iter().flatten().any(|one| overdue(one))
     }
 
     /// Whether the present connection was good for something.
@@ -70,7 +71,7 @@ impl UserAgent {
     pub(super) fn is_asking(&mut self) -> bool {
         self.legs().any(|leg| {
             self.select(leg);
-            self.invite.is_some() || self.request.is_some()
+            self.dialogs.invite.is_some() || self.dialogs.request.is_some()
         })
     }
 
@@ -82,7 +83,7 @@ impl UserAgent {
             self.select(leg);
             for invite in [true, false] {
                 let branch = self.next_branch();
-                let client = if invite { &mut self.invite } else { &mut self.request };
+                let client = if invite { &mut self.dialogs.invite } else { &mut self.dialogs.request };
                 // what was sent to the remote target is no matter of the server
                 if let Some(client) = client.as_mut().filter(|client| client.to.is_none()) {
                     if !std::mem::replace(&mut client.moved, true) {
@@ -92,7 +93,8 @@ impl UserAgent {
                 }
             }
             // section 9.1: CANCEL has the branch of its INVITE
-            if let (Some(invite), Some(cancel)) = (&self.invite, &mut self.request)
+            let state = &mut *self.dialogs;
+            if let (Some(invite), Some(cancel)) = (&state.invite, &mut state.request)
                 && cancel.method == Method::Cancel
             {
                 cancel.branch = invite.branch;
@@ -109,7 +111,7 @@ impl UserAgent {
         self.kept = false;
         for leg in self.legs() {
             self.select(leg);
-            if let Some(dialog) = &mut self.dialog {
+            if let Some(dialog) = &mut self.dialogs.dialog {
                 dialog.cut |= dialog.session;
             }
         }
@@ -119,7 +121,7 @@ impl UserAgent {
 
     /// Whether `client` is the BYE of a call that the server it went on to knows nothing of: the call ended with its server.
     pub(super) fn is_dropped(&self, client: &Client, code: u16) -> bool {
-        let cut = self.dialog.as_ref().is_some_and(|dialog| dialog.cut);
+        let cut = self.dialogs.dialog.as_ref().is_some_and(|dialog| dialog.cut);
         cut && client.method == Method::Bye && code == 481
     }
 }

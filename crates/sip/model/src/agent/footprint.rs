@@ -6,16 +6,17 @@ use crate::transaction::{Client, Server};
 impl UserAgent {
     /// Messages and transactions that it keeps, and their bytes.
     pub(crate) fn footprint(&self) -> (usize, usize) {
-        let clients = [&self.invite, &self.request].into_iter().flatten().map(|one| client(one));
-        let servers = [&self.invited, &self.requested].into_iter().flatten().map(|one| server(one));
+        let of_dialogs = self
+            .dialogs
+            .all()
+            .iter()
+            .flat_map(|state| state.clients().map(client).chain(state.servers().map(server)));
         let past = self.past.iter().map(|one| server(one));
-        let aside = self.aside.iter().map(super::legs::Leg::bytes);
         let forks = self.forks.iter().map(super::fork::Fork::bytes);
         let pracks = self.reliable.iter().flat_map(|known| known.pracks().map(client));
-        let small = (self.inbox.len() + self.unacknowledged.len()) * 64;
-        let sizes: Vec<usize> =
-            clients.chain(servers).chain(past).chain(aside).chain(forks).chain(pracks).collect();
-        let entries = sizes.len() + self.inbox.len() + self.unacknowledged.len();
+        let small = (self.inbox.len() + self.unacknowledged.len() + self.bindings.len()) * 64;
+        let sizes: Vec<usize> = of_dialogs.chain(past).chain(forks).chain(pracks).collect();
+        let entries = sizes.len() + self.inbox.len() + self.unacknowledged.len() + self.bindings.len();
         (entries, sizes.iter().sum::<usize>() + small + self.captured.iter().map(Vec::len).sum::<usize>())
     }
 }

@@ -47,16 +47,18 @@ impl UserAgent {
         let (Some(tag), Some(call)) = (message.to_tag, read_call(message.call_id)) else {
             return cx.count(cx.now, counter::RESPONSES_REPEATED);
         };
-        let is_last = self.answered.0 == call;
-        if is_last && self.answered.1 != fingerprint(tag) {
+        let is_last = self.dialogs.answered.0 == call;
+        if is_last && self.dialogs.answered.1 != fingerprint(tag) {
             return self.release(cx, bytes, message);
         }
         cx.count(cx.now, counter::RESPONSES_REPEATED);
-        let under_way = self.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
-        match self.ack.take_if(|(_, ack)| scan(ack).is_ok_and(|ack| ack.call_id == message.call_id)) {
+        let under_way =
+            self.dialogs.dialog.as_ref().is_some_and(|dialog| *dialog.call_id == *message.call_id);
+        let is_of_call = |ack: &[u8]| scan(ack).is_ok_and(|ack| ack.call_id == message.call_id);
+        match self.dialogs.ack.take_if(|sent| is_of_call(&sent.1)) {
             Some(ack) => {
                 self.say_to(cx, ack.0, &ack.1);
-                self.ack = Some(ack);
+                self.dialogs.ack = Some(ack);
             }
             // the scenario has yet to acknowledge it
             None if is_last && under_way => {}
@@ -105,7 +107,7 @@ impl UserAgent {
     /// The ACK to the answer of a callee, with what the INVITE had (section 13.2.2.4).
     fn acknowledgement(&mut self, cx: &Cx<'_>, of: &Dialog) -> Vec<u8> {
         let numbers = Numbers { branch: self.next_branch(), cseq: of.invite_cseq };
-        let asked = self.dialog.as_ref().filter(|dialog| dialog.call_id == of.call_id);
+        let asked = self.dialogs.dialog.as_ref().filter(|dialog| dialog.call_id == of.call_id);
         let credentials = asked.map_or(&b""[..], |dialog| &dialog.credentials);
         self.bare_with(cx, of, Method::Ack, numbers, None, credentials)
     }

@@ -80,7 +80,7 @@ impl UserAgent {
         };
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
-            let (leg, asked) = (self.leg, self.due);
+            let (leg, asked) = (self.dialogs.selected(), self.due);
             let crypto = media.crypto();
             let call = CallMedia {
                 session,
@@ -135,7 +135,7 @@ impl UserAgent {
         };
         if self.media.is_none() {
             let session = Session::new(Arc::clone(&media.session), cx.rng.random(), self.stale);
-            let (leg, asked) = (self.leg, cx.now);
+            let (leg, asked) = (self.dialogs.selected(), cx.now);
             let call =
                 CallMedia { session, leg, asked, called: false, offer: None, answer: None, version, crypto };
             self.media = Some(Box::new(call));
@@ -152,13 +152,15 @@ impl UserAgent {
 
     /// Whether the audio is that of another dialog.
     fn has_media_elsewhere(&self) -> bool {
-        self.media.as_ref().is_some_and(|call| call.leg != self.leg)
+        self.media.as_ref().is_some_and(|call| call.leg != self.dialogs.selected())
     }
 
     /// A message came that may carry the answer to our offer. `last`: none comes after it.
     pub(super) fn take_answer(&mut self, cx: &mut Cx<'_>, body: &[u8], last: bool) {
         let (Some(config), Some(at)) = (&self.config.media, self.media_address) else { return };
-        let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) else { return };
+        let Some(call) = self.media.as_mut().filter(|call| call.leg == self.dialogs.selected()) else {
+            return;
+        };
         let Some(sent) = call.offer.as_ref().filter(|_| last || !body.is_empty()) else { return };
         let read =
             Sdp::parse(body).ok().map(|answer| check_answer(sent, &config.audio(at, &call.crypto), &answer));
@@ -193,7 +195,7 @@ impl UserAgent {
 
     /// The call is answered: audio begins.
     pub(super) fn begin_media(&mut self, cx: &mut Cx<'_>) {
-        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) {
+        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.dialogs.selected()) {
             call.session.begin(cx.now);
         }
         self.send_media(cx);
@@ -201,7 +203,7 @@ impl UserAgent {
 
     /// A BYE is sent (`by_us`) or came.
     pub(super) fn end_media(&mut self, cx: &mut Cx<'_>, by_us: bool) {
-        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.leg) {
+        if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.dialogs.selected()) {
             call.session.end(cx.now, by_us, &mut cx.out.media);
         }
     }

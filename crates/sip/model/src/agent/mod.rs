@@ -5,20 +5,24 @@
 //! came again, and those answered that no step waits for.
 
 mod called;
+mod dialogs;
 mod ended;
 mod expected;
 mod failover;
 #[cfg(any(test, feature = "testing"))]
 mod footprint;
 mod fork;
-mod legs;
+mod leaving;
 mod lifetime;
 mod media;
 mod next_hop;
 mod parting;
+mod play;
 mod receive;
 mod refuse;
 mod reliable;
+mod respond;
+mod response;
 mod send;
 mod server;
 #[cfg(test)]
@@ -28,23 +32,19 @@ mod unacknowledged;
 mod websocket;
 
 use crate::auth::Credentials;
-use crate::callees::CALLED_EARLY;
 use crate::config::Config;
-use crate::dialog::Dialog;
 use crate::measure;
 use crate::method::Method;
-use crate::scenario::{Alternative, DEPTH_MAX, ExpectedMessage, Op, When, rejected};
-use crate::transaction::{Client, Server};
-use expected::{is_other_response, matches};
+use crate::scenario::{Alternative, DEPTH_MAX, ExpectedMessage, Op};
+use crate::transaction::Server;
+use dialogs::Dialogs;
 use fork::Fork;
-use legs::Leg;
+use leaving::{Binding, TakingBack};
 use media::CallMedia;
-use protocol::cause::Cause;
 use protocol::media::MediaPacket;
-use protocol::meter::{Failure, Phase};
+use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
-use rand::Rng;
 use reliable::Reliable;
 use sip_core::sdp::Session as Sdp;
 use std::collections::VecDeque;
@@ -57,8 +57,6 @@ use unacknowledged::PendingAck;
 const INBOX_MAX: usize = 16;
 /// How long after the end of the load calls are still answered: those that began before it are on their way.
 const LINGER: Duration = Duration::from_secs(1);
-/// Steps in one callback, at most: a scenario that goes round without waiting lets others have their turn.
-const STEPS_A_TURN: usize = 64;
 
 /// An ACK, and where it goes where that is not the server.
 type SentAck = (Option<SocketAddr>, Vec<u8>);
@@ -111,34 +109,31 @@ pub(crate) struct UserAgent {
     registers: u32,
     /// The shortest lifetime that the server accepts, as far as it has said, s.
     min_expires: u64,
-    /// Under way: an INVITE, and another request.
-    invite: Option<Box<Client>>,
-    request: Option<Box<Client>>,
-    /// Received: an INVITE, and another request; which of them steps answer.
-    invited: Option<Box<Server>>,
-    requested: Option<Box<Server>>,
-    answers_invite: bool,
+    /// The same of sessions; 0: it has not said so in this flow.
+    min_se: u32,
+    /// How often steps went back on a refusal, without a pause.
+    returns: u8,
+    /// When the last final response said that the request may come again.
+    retry_after: Option<u32>,
+    /// Its dialogs, each with its transactions.
+    dialogs: Dialogs,
     /// Requests that were answered before, which may come again.
     past: VecDeque<Box<Server>>,
     /// Answers to INVITEs that are not under way any more and have no ACK yet.
     unacknowledged: VecDeque<PendingAck>,
+    /// With the number of the dialog.
     inbox: VecDeque<(u8, Event)>,
-    /// The dialog that these belong to, and the others.
-    leg: u8,
-    aside: Vec<Leg>,
     reliable: Option<Box<Reliable>>,
-    /// Method of the last request sent, which a step expects the response to.
-    last: Method,
-    dialog: Option<Box<Dialog>>,
     /// Values that steps took from messages of this flow.
     captured: Box<[Vec<u8>]>,
-    /// The ACK to the last 2xx, which is sent again when that comes again, and where it goes.
-    ack: Option<SentAck>,
-    /// The last call that was answered: its number, and the tag of who answered it.
-    answered: (u32, u64),
-    /// Further callees of it.
+    /// Further callees of the last call that was answered.
     forks: Vec<Fork>,
     auth: Credentials,
+    /// Whether a binding of the address of record to `local` is with the server, and what else is.
+    bound: bool,
+    bindings: Box<[Binding]>,
+    /// The run is over, and this is taken back.
+    leaving: Option<Box<TakingBack>>,
     local: SocketAddr,
     /// The server's address, where it is known.
     peer: Option<SocketAddr>,
@@ -168,6 +163,7 @@ pub(crate) struct UserAgent {
 impl UserAgent {
     pub(crate) fn new(config: Arc<Config>) -> Self {
         Self {
+            dialogs: Dialogs::new(config.legs),
             config,
             stage: Stage::Idle,
             at: 0,
@@ -179,24 +175,19 @@ impl UserAgent {
             branches: 0,
             registers: 0,
             min_expires: 0,
-            invite: None,
-            request: None,
-            invited: None,
-            requested: None,
-            answers_invite: false,
+            min_se: 0,
+            returns: 0,
+            retry_after: None,
             past: VecDeque::new(),
             unacknowledged: VecDeque::new(),
             inbox: VecDeque::new(),
-            leg: 0,
-            aside: Vec::new(),
             reliable: None,
-            last: Method::Unknown,
-            dialog: None,
             captured: Box::default(),
-            ack: None,
-            answered: (0, 0),
             forks: Vec::new(),
             auth: Credentials::default(),
+            bound: false,
+            bindings: Box::default(),
+            leaving: None,
             local: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             peer: None,
             websocket: None,
@@ -212,99 +203,6 @@ impl UserAgent {
             armed: Time::NEVER,
             signalling: Time::NEVER,
             silent: Time::NEVER,
-        }
-    }
-
-    /// Play steps until one has to wait.
-    fn advance(&mut self, cx: &mut Cx<'_>) {
-        let config = Arc::clone(&self.config);
-        for _ in 0..STEPS_A_TURN {
-            if !matches!(self.stage, Stage::Running | Stage::Stopping) {
-                return;
-            }
-            let Some(op) = config.ops.get(usize::from(self.at)) else {
-                if (self.releases() || self.acknowledges()) && !config.reliable {
-                    break; // until those calls and PRACKs are over too
-                }
-                if self.is_ack_due(cx.now) {
-                    break;
-                }
-                return self.complete(cx);
-            };
-            match op {
-                Op::Send(request) => {
-                    if request.expires != Some(0) && self.is_over(cx, request.method) {
-                        return self.complete(cx);
-                    }
-                    if self.parted {
-                        return self.open_again(cx);
-                    }
-                    self.send(cx, request);
-                    self.next(cx);
-                }
-                Op::Answer(answer) => {
-                    self.select(answer.leg);
-                    // RFC 3262 section 3: not before the PRACK
-                    if (101..300).contains(&answer.status) && self.answers_invite && self.is_unacknowledged()
-                    {
-                        break;
-                    }
-                    self.answer(cx, answer);
-                    self.next(cx);
-                }
-                Op::Pause(pause) => {
-                    if self.until == Time::ZERO {
-                        self.until = self.due + *pause;
-                    }
-                    // the load is over: a call is not held for longer than its keys take
-                    if self.until > cx.now && (self.stage == Stage::Running || self.is_pressing()) {
-                        break;
-                    }
-                    let due = self.until.min(cx.now);
-                    self.was_idle_for(*pause);
-                    self.next(cx);
-                    self.due = due;
-                }
-                Op::Jump { to, when } => {
-                    if self.holds(cx, *when) {
-                        self.go_to(*to);
-                    } else {
-                        self.at += 1;
-                        self.until = Time::ZERO;
-                    }
-                }
-                Op::Again { start, depth, count } => self.again(*start, usize::from(*depth), *count, cx),
-                Op::Expect(alternatives) => {
-                    if self.until == Time::ZERO {
-                        let within = alternatives.iter().filter_map(|one| one.within).min();
-                        self.until = within.map_or(Time::NEVER, |within| cx.now + within);
-                    }
-                    if !self.expect(cx, alternatives) {
-                        if self.stage == Stage::Stopping && self.is_waiting_for_calls(alternatives) {
-                            if self.lingers == Time::ZERO {
-                                self.lingers = cx.now + LINGER;
-                            }
-                            if self.lingers <= cx.now {
-                                self.end_repeats(cx);
-                                continue;
-                            }
-                        }
-                        break;
-                    }
-                }
-            }
-        }
-        self.arm(cx);
-    }
-
-    /// Whether a condition of a jump holds.
-    fn holds(&self, cx: &mut Cx<'_>, when: When) -> bool {
-        let given = |slot: usize| self.captured.get(slot).is_some_and(|value| !value.is_empty());
-        match when {
-            When::Always => true,
-            When::Given(slot) => given(slot),
-            When::Absent(slot) => !given(slot),
-            When::Chance(chance) => cx.rng.random_bool(chance),
         }
     }
 
@@ -328,129 +226,6 @@ impl UserAgent {
         }
     }
 
-    /// Whether the load was over before a request of `method` fell due that would begin something new: what is up is still
-    /// ended, and what waited for its connection until now is still sent.
-    fn is_over(&self, cx: &Cx<'_>, method: Method) -> bool {
-        let ends = matches!(method, Method::Ack | Method::Bye | Method::Cancel | Method::Prack);
-        let is_due = cx.left > 0 && cx.window.phase(self.due) != Phase::Drain;
-        !ends && !self.in_any_session() && !is_due
-    }
-
-    /// A user agent that waits to be called and is in no call has nothing to finish.
-    fn is_waiting_for_calls(&self, alternatives: &[Alternative]) -> bool {
-        let requests =
-            alternatives.iter().all(|one| !matches!(one.message, ExpectedMessage::Response { .. }));
-        let in_call =
-            self.in_any_session() || self.invited.as_ref().is_some_and(|invited| invited.status < 200);
-        requests && !in_call
-    }
-
-    fn next(&mut self, cx: &Cx<'_>) {
-        self.at += 1;
-        self.until = Time::ZERO;
-        self.due = cx.now;
-    }
-
-    fn go_to(&mut self, to: u16) {
-        self.at = to;
-        self.until = Time::ZERO;
-    }
-
-    fn again(&mut self, start: u16, depth: usize, count: u32, cx: &Cx<'_>) {
-        let played = self.rounds[depth] + 1;
-        let lingers = self.lingers > cx.now;
-        let goes_on = self.stage == Stage::Running && cx.loading() || lingers;
-        if goes_on && (count == 0 || played < count) {
-            self.rounds[depth] = played % u32::MAX;
-            self.go_to(start);
-        } else {
-            self.rounds[depth] = 0;
-            self.at += 1;
-            self.until = Time::ZERO;
-        }
-        self.due = cx.now;
-    }
-
-    /// Go on behind the repeats that the present step is in.
-    fn end_repeats(&mut self, cx: &Cx<'_>) {
-        let behind = self.config.ops.iter().rposition(|op| matches!(op, Op::Again { .. }));
-        let end = behind.map_or(self.config.ops.len(), |again| again + 1);
-        self.at = u16::try_from(end).unwrap_or(u16::MAX);
-        self.until = Time::ZERO;
-        self.due = cx.now;
-    }
-
-    /// Look for what the present step waits for. True: it is passed.
-    fn expect(&mut self, cx: &mut Cx<'_>, alternatives: &[Alternative]) -> bool {
-        let found = self.inbox.iter().enumerate().find_map(|(place, (leg, event))| {
-            let last = self.last_of(*leg);
-            let one = alternatives.iter().find(|one| matches(one, *leg, event, last))?;
-            Some((place, *leg, *event, one.then))
-        });
-        if let Some((place, leg, event, then)) = found {
-            // what was passed over is of no interest any more, unless it is of another transaction
-            self.inbox.remove(place);
-            self.select(leg);
-            self.take(cx, event);
-            self.due = cx.now;
-            match then {
-                Some(label) => self.go_to(label),
-                None => {
-                    self.at += 1;
-                    self.until = Time::ZERO;
-                }
-            }
-            return true;
-        }
-        let told =
-            |(leg, event): &(u8, Event)| is_other_response(alternatives, *leg, event, self.last_of(*leg));
-        let Some((leg, event)) = self.inbox.iter().copied().find(told) else { return false };
-        if alternatives.iter().all(|one| one.optional) {
-            self.at += 1;
-            self.until = Time::ZERO;
-            return true;
-        }
-        if let Event::Response { status: 100..=199, .. } = event {
-            self.inbox.retain(|other| *other != (leg, event));
-            return false;
-        }
-        self.refused(cx, event);
-        true
-    }
-
-    /// A step took `event`.
-    fn take(&mut self, cx: &mut Cx<'_>, event: Event) {
-        match event {
-            Event::Response { status: 200.., first, delay, dropped, .. } => {
-                cx.delivered(first, delay);
-                cx.disowned += u64::from(dropped);
-            }
-            Event::Response { .. } => {}
-            Event::Request(method) => {
-                self.answers_invite = method == Method::Invite;
-                if method == Method::Ack {
-                    // no answer is due: a further one is to what came before
-                    self.answers_invite = self.requested.is_none();
-                }
-            }
-        }
-    }
-
-    /// A final response came that the scenario does not go on with.
-    fn refused(&mut self, cx: &mut Cx<'_>, event: Event) {
-        if let Event::Response { method, status, first, delay, .. } = event {
-            // it is an answer: nothing was lost
-            let reason = crate::scenario::reason(status);
-            cx.delay(first, delay);
-            if method == Method::Invite && self.is_called_early(status, first) {
-                return self.fail(cx, Cause::named(Failure::Local, CALLED_EARLY), || {
-                    format!("{method} was answered with {status} {reason} before the callee had registered")
-                });
-            }
-            self.fail(cx, rejected(status), || format!("{method} was answered with {status} {reason}"));
-        }
-    }
-
     /// The flow ends in good order.
     fn complete(&mut self, cx: &mut Cx<'_>) {
         self.sum_up_media(cx);
@@ -467,7 +242,21 @@ impl UserAgent {
         why: impl Into<protocol::cause::Cause>,
         what: impl FnOnce() -> String,
     ) {
-        cx.failure(cx.now, why, what);
+        self.fail_since(cx, cx.now, why, what);
+    }
+
+    /// The same; it counts to `at`.
+    fn fail_since(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Time,
+        why: impl Into<protocol::cause::Cause>,
+        what: impl FnOnce() -> String,
+    ) {
+        cx.failure(at, why, what);
+        if self.leaving.is_some() {
+            return self.taking_back_failed(cx);
+        }
         self.sum_up_media(cx);
         self.registration_failed(cx);
         self.leave();
@@ -476,12 +265,18 @@ impl UserAgent {
         cx.give_up();
     }
 
+    /// The flow is over: forget what is under way.
     fn leave(&mut self) {
-        let selected = self.leg;
+        self.leave_all_but(false);
+    }
+
+    /// The same, but calls that are to be taken back, if `calls`.
+    fn leave_all_but(&mut self, calls: bool) {
+        let selected = self.dialogs.selected();
         for leg in self.legs() {
             self.select(leg);
             self.keep_unacknowledged();
-            let (invited, requested) = (self.invited.take(), self.requested.take());
+            let (invited, requested) = (self.dialogs.invited.take(), self.dialogs.requested.take());
             self.remember(invited);
             self.remember(requested);
         }
@@ -489,10 +284,7 @@ impl UserAgent {
         self.stage = Stage::Idle;
         self.parted = false;
         self.silent = Time::NEVER;
-        self.invite = None;
-        self.request = None;
-        self.dialog = None;
-        self.clear_aside();
+        self.dialogs.clear(calls);
         self.reliable = None;
         self.lingers = Time::ZERO;
         self.inbox.clear();
@@ -505,8 +297,11 @@ impl Model for UserAgent {
         self.media_address = cx.media.or(self.media_address);
         self.leave();
         self.forks.clear();
+        self.keep_binding(self.config.one_user);
         self.at = 0;
         self.rounds = [0; DEPTH_MAX];
+        self.min_se = 0;
+        self.returns = 0;
         self.due = cx.intended;
         self.until = Time::ZERO;
         self.flow += 1;
@@ -522,6 +317,7 @@ impl Model for UserAgent {
         self.kept = cx.local.is_some();
         match cx.local {
             Some(local) if self.is_carried() => {
+                self.keep_binding(local == self.local || self.config.websocket.is_some());
                 self.local = local;
                 self.peer = cx.peer;
                 self.stage = Stage::Running;
@@ -537,7 +333,9 @@ impl Model for UserAgent {
 
     fn connected(&mut self, cx: &mut Cx<'_>) {
         self.up = cx.now;
-        self.local = cx.local.unwrap_or(self.local);
+        let local = cx.local.unwrap_or(self.local);
+        self.keep_binding(local == self.local || self.config.websocket.is_some());
+        self.local = local;
         self.peer = cx.peer;
         self.media_address = cx.media.or(self.media_address);
         if self.config.websocket.is_some() {
@@ -629,8 +427,21 @@ impl Model for UserAgent {
         if self.is_shaking() {
             cx.never_answered(cx.now, "no answer to the WebSocket handshake by the end of the drain");
         }
+        self.refuse_pending(cx);
         self.forget(cx, 0, "no final response by the end of the drain");
-        self.leave();
+        self.leave_all_but(true);
+    }
+
+    fn leaves_behind(&self) -> bool {
+        self.has_left()
+    }
+
+    fn clean_up(&mut self, cx: &mut Cx<'_>) {
+        self.take_back(cx);
+    }
+
+    fn cleaned_up(&mut self, cx: &mut Cx<'_>) {
+        self.count_taken_back(cx);
     }
 
     #[inline]
@@ -662,9 +473,10 @@ impl UserAgent {
         for leg in self.legs() {
             self.select(leg);
             let session = self.in_session();
-            for (client, asks) in [(self.invite.take(), !session), (self.request.take(), session)] {
+            let (invite, request) = (self.dialogs.invite.take(), self.dialogs.request.take());
+            for (client, asks) in [(&invite, !session), (&request, session)] {
                 if let Some(client) = client {
-                    measure::finished(cx, &client, None, asks, self.session_requested_at());
+                    measure::finished(cx, client, None, asks, self.session_requested_at());
                     if counted > 0 {
                         counted -= 1;
                         continue;
@@ -672,6 +484,8 @@ impl UserAgent {
                     cx.never_answered(client.first, &format!("{}: {what}", client.method));
                 }
             }
+            // it may be cancelled yet
+            self.dialogs.invite = invite.filter(|invite| invite.provisional);
         }
     }
 }

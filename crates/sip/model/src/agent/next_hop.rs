@@ -28,9 +28,14 @@ impl UserAgent {
         match request.method {
             Method::Register => None,
             // section 9.1: where its INVITE went
-            Method::Cancel => self.invite.as_ref().and_then(|invite| invite.to),
+            Method::Cancel => self.dialogs.invite.as_ref().and_then(|invite| invite.to),
             _ if request.uri.is_some() || names_route(&request.headers) => None,
-            _ => self.dialog.as_ref().filter(|dialog| dialog.confirmed).and_then(|dialog| self.hop(dialog)),
+            _ => self
+                .dialogs
+                .dialog
+                .as_ref()
+                .filter(|dialog| dialog.confirmed)
+                .and_then(|dialog| self.hop(dialog)),
         }
     }
 }

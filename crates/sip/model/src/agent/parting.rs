@@ -26,14 +26,14 @@ impl UserAgent {
     fn is_being_asked(&mut self) -> bool {
         self.legs().any(|leg| {
             self.select(leg);
-            let invited = self.invited.as_ref();
+            let invited = self.dialogs.invited.as_ref();
             invited.is_some_and(|invited| invited.status < 200 || invited.due() != Time::NEVER)
         })
     }
 
     /// Whether the steps say something next, or nothing more.
     fn asks_next(&self) -> bool {
-        let steps = self.config.ops.get(usize::from(self.at)..).unwrap_or_default();
+        let steps = self.config.steps(self.at);
         match steps.iter().find(|op| !matches!(op, Op::Pause(_))) {
             Some(Op::Again { start, .. }) => {
                 matches!(self.config.ops.get(usize::from(*start)), Some(Op::Send(_)))

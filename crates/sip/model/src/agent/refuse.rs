@@ -51,18 +51,18 @@ impl UserAgent {
             lasts && (one.method, one.call, one.cseq) == (new.method, new.call, new.cseq)
         };
         if message.to_tag.is_none()
-            && [&self.invited, &self.requested].into_iter().flatten().any(|one| merges(one))
+            && [&self.dialogs.invited, &self.dialogs.requested].into_iter().flatten().any(|one| merges(one))
         {
             return plain(482);
         }
         let ends = new.method == Method::Bye;
-        let pending = || self.invited.as_ref().is_some_and(|one| one.status < 200);
+        let pending = || self.dialogs.invited.as_ref().is_some_and(|one| one.status < 200);
         // a scenario may wait for a BYE to a call that it rejected
         let known = || self.in_session() || pending() || self.expects(new.method);
         if (ends || message.to_tag.is_some()) && !ours || ends && !known() {
             return plain(481);
         }
-        let before = self.dialog.as_ref().filter(|_| ours && message.to_tag.is_some());
+        let before = self.dialogs.dialog.as_ref().filter(|_| ours && message.to_tag.is_some());
         if before.is_some_and(|dialog| new.cseq < dialog.remote_cseq) {
             return plain(500);
         }
@@ -124,7 +124,7 @@ impl UserAgent {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,
         };
-        self.dialog.as_ref().is_some_and(|dialog| {
+        self.dialogs.dialog.as_ref().is_some_and(|dialog| {
             let same = *dialog.call_id == *message.call_id;
             same && has(&dialog.local, message.to_tag) && has(&dialog.remote, message.from_tag)
         })
@@ -140,7 +140,7 @@ impl UserAgent {
     }
 
     fn place(&mut self, to_invite: bool) -> &mut Option<Box<Server>> {
-        if to_invite { &mut self.invited } else { &mut self.requested }
+        if to_invite { &mut self.dialogs.invited } else { &mut self.dialogs.requested }
     }
 
     /// A request gives way to another: it may come again.

@@ -78,7 +78,7 @@ impl UserAgent {
     }
 
     fn send_prack(&mut self, cx: &mut Cx<'_>, bytes: &[u8], message: &Scanned<'_>, rseq: u32) {
-        let Some(dialog) = &mut self.dialog else { return };
+        let Some(dialog) = &mut self.dialogs.dialog else { return };
         dialog.cseq += 1;
         let cseq = dialog.cseq;
         let of = callee(bytes, message);
@@ -152,7 +152,7 @@ impl UserAgent {
 
     /// Header fields of a reliable provisional response, and its sequence number; none where the caller does not support it.
     pub(super) fn reliability(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<u32> {
-        let invited = self.invited.as_mut().filter(|invited| invited.reliable_asked)?;
+        let invited = self.dialogs.invited.as_mut().filter(|invited| invited.reliable_asked)?;
         // section 3: the first is drawn from 1 to 2^31 - 1, and each is one more than the last
         let rseq = match invited.rseq {
             0 => cx.rng.random_range(1..1 << 31),
@@ -167,7 +167,7 @@ impl UserAgent {
 
     /// Whether a reliable provisional response of ours waits for its PRACK.
     pub(super) fn is_unacknowledged(&self) -> bool {
-        self.invited.as_ref().is_some_and(|one| one.status < 200 && one.resend != Time::NEVER)
+        self.dialogs.invited.as_ref().is_some_and(|one| one.status < 200 && one.resend != Time::NEVER)
     }
 
     /// A PRACK came. True: it is for the provisional response that waits for one (section 3).
@@ -186,7 +186,7 @@ impl UserAgent {
             }
         }
         let waits = self.is_unacknowledged();
-        let invited = self.invited.as_mut().filter(|one| waits && one.call == call);
+        let invited = self.dialogs.invited.as_mut().filter(|one| waits && one.call == call);
         let Some(invited) = invited.filter(|one| rack == Some((one.rseq, one.cseq))) else { return false };
         invited.settle();
         cx.count(cx.now, counter::PROVISIONALS_ACKNOWLEDGED);

@@ -1,14 +1,14 @@
-//! What a user agent sends: requests, responses, and the ACK to a failure.
+//! What a user agent sends: requests, and the ACK to a failure.
 
 use super::UserAgent;
 use crate::auth::Auth;
 use crate::config::Config;
-use crate::description::{counter, via_transport};
+use crate::description::via_transport;
 use crate::dialog::Dialog;
 use crate::measure;
 use crate::message::{self, contact};
 use crate::method::Method;
-use crate::scenario::{Answer, Header, Op, Request};
+use crate::scenario::{Header, Op, Request};
 use crate::transaction::{Client, origin};
 use protocol::model::Cx;
 use protocol::template::{Template, Values, decimal};
@@ -18,19 +18,9 @@ use std::sync::Arc;
 /// Bytes of a message to begin with: enough for most, and little enough that an allocator has them at hand.
 const MESSAGE: usize = 1000;
 /// The same of a session description.
-const SESSION: usize = 256;
+pub(super) const SESSION: usize = 256;
 /// Timer C (RFC 3261 section 16.6): how long a call may ring without a word.
 const TIMER_C: std::time::Duration = std::time::Duration::from_secs(180);
-
-/// What a response has beside its start and what it repeats.
-#[derive(Clone, Copy)]
-struct Content<'a> {
-    headers: &'a [u8],
-    body: &'a [u8],
-    content_type: &'a str,
-    /// Whether it is sent again until its PRACK comes.
-    reliable: bool,
-}
 
 /// What one request has that another of the same step has not.
 #[derive(Clone, Copy)]
@@ -77,7 +67,7 @@ impl UserAgent {
         contact(cx.device, via_transport(self.config.scheme), |out| self.host(cx, out), out);
     }
 
-    fn contact(&self, cx: &Cx<'_>, registers: bool, out: &mut Vec<u8>) {
+    pub(super) fn contact(&self, cx: &Cx<'_>, registers: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"Contact: ");
         self.contact_address(cx, out);
         if registers && self.config.websocket.is_some() {
@@ -99,29 +89,29 @@ impl UserAgent {
         let creates = matches!(request.method, Method::Invite | Method::Subscribe | Method::Refer);
         // a registration that names a dialog has its Call-ID
         let in_dialog = request.method == Method::Register && request.leg > 0;
-        if (creates || in_dialog) && self.dialog.is_none() {
+        if (creates || in_dialog) && self.dialogs.dialog.is_none() {
             self.open_dialog(cx);
         }
-        self.last = request.method;
+        self.dialogs.last = request.method;
         if request.method == Method::Bye {
             self.end_media(cx, true);
         }
         let mut numbers = Numbers { branch: self.next_branch(), cseq: 0 };
         match request.method {
             Method::Ack => {
-                numbers.cseq = self.dialog.as_ref().map_or(1, |dialog| dialog.invite_cseq);
+                numbers.cseq = self.dialogs.dialog.as_ref().map_or(1, |dialog| dialog.invite_cseq);
                 let bytes = self.compose(cx, request, numbers);
                 let to = self.hop_of(request);
                 self.say_to(cx, to, &bytes);
                 cx.sent_bytes(self.due, bytes.len());
                 if !self.config.reliable || self.in_session() {
-                    self.ack = Some((to, bytes));
+                    self.dialogs.ack = Some(Box::new((to, bytes)));
                 }
                 return;
             }
             // section 9.1: it is about the INVITE, and has its branch
             Method::Cancel => {
-                if let Some(invite) = &self.invite {
+                if let Some(invite) = &self.dialogs.invite {
                     numbers = Numbers { branch: invite.branch, cseq: invite.cseq };
                 }
             }
@@ -135,14 +125,14 @@ impl UserAgent {
     }
 
     pub(super) fn next_cseq(&mut self, method: Method) -> u32 {
-        let cseq = match (&mut self.dialog, method) {
+        let cseq = match (&mut self.dialogs.dialog, method) {
             (_, Method::Register) => &mut self.registers,
             (Some(dialog), _) => &mut dialog.cseq,
             (None, _) => return 1,
         };
         *cseq += 1;
         let cseq = *cseq;
-        if let (Some(dialog), Method::Invite) = (&mut self.dialog, method) {
+        if let (Some(dialog), Method::Invite) = (&mut self.dialogs.dialog, method) {
             dialog.invite_cseq = cseq;
         }
         cseq
@@ -187,7 +177,11 @@ impl UserAgent {
     }
 
     pub(super) fn keep(&mut self, client: Client) {
-        let place = if client.method == Method::Invite { &mut self.invite } else { &mut self.request };
+        let place = if client.method == Method::Invite {
+            &mut self.dialogs.invite
+        } else {
+            &mut self.dialogs.request
+        };
         *place = Some(Box::new(client));
     }
 
@@ -213,7 +207,7 @@ impl UserAgent {
         let config = Arc::clone(&self.config);
         for (leg, invite) in self.legs().flat_map(|leg| [(leg, true), (leg, false)]) {
             self.select(leg);
-            let place = if invite { &mut self.invite } else { &mut self.request };
+            let place = if invite { &mut self.dialogs.invite } else { &mut self.dialogs.request };
             let Some(client) = place.take_if(|client| client.to.is_none()) else { continue };
             let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { continue };
             let numbers = Numbers { branch: client.branch, cseq: client.cseq };
@@ -241,7 +235,7 @@ impl UserAgent {
 
     /// Timer C takes the place of Timer B once a response has come.
     pub(super) fn extend(&mut self, now: Time) {
-        if let Some(invite) = &mut self.invite {
+        if let Some(invite) = &mut self.dialogs.invite {
             invite.expires = now + TIMER_C;
         }
     }
@@ -258,7 +252,7 @@ impl UserAgent {
         let mut target = Vec::with_capacity(48);
         self.uri(&config.callee, cx, &mut target);
         let remote = [b"<", &*target, b">"].concat();
-        self.dialog = Some(Box::new(Dialog {
+        self.dialogs.dialog = Some(Box::new(Dialog {
             call_id: self.new_call_id(cx),
             local: local.into(),
             remote: remote.into(),
@@ -291,9 +285,9 @@ impl UserAgent {
         let method = request.method;
         // a registration is in no dialog, whatever else is up
         let registers = method == Method::Register;
-        let call_id = self.dialog.as_ref().filter(|_| registers && request.leg > 0);
+        let call_id = self.dialogs.dialog.as_ref().filter(|_| registers && request.leg > 0);
         let call_id = call_id.map(|dialog| dialog.call_id.clone());
-        let mut dialog = self.dialog.take_if(|_| !registers);
+        let mut dialog = self.dialogs.dialog.take_if(|_| !registers);
         let uri_at = {
             out.extend_from_slice(method.name().as_bytes());
             out.push(b' ');
@@ -356,16 +350,28 @@ impl UserAgent {
             signature.write(self, cx, &mut out);
         }
         out.extend_from_slice(b"User-Agent: netdyno\r\n");
-        self.headers(&config.headers, cx, &mut out);
-        self.headers(&request.headers, cx, &mut out);
+        for headers in [&config.headers, &request.headers] {
+            self.headers_but(headers, |header| self.gives_way(method, header), cx, &mut out);
+        }
+        self.session_interval(method, &mut out);
         let content_type = if request.sdp { "application/sdp" } else { &request.content_type };
         message::body(content_type, &body, &mut out);
-        self.dialog = self.dialog.take().or(dialog);
+        self.dialogs.dialog = self.dialogs.dialog.take().or(dialog);
         out
     }
 
-    fn headers(&self, headers: &[Header], cx: &mut Cx<'_>, out: &mut Vec<u8>) {
-        for Header { name, value } in headers {
+    pub(super) fn headers(&self, headers: &[Header], cx: &mut Cx<'_>, out: &mut Vec<u8>) {
+        self.headers_but(headers, |_| false, cx, out);
+    }
+
+    fn headers_but(
+        &self,
+        headers: &[Header],
+        is_left_out: impl Fn(&Header) -> bool,
+        cx: &mut Cx<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        for Header { name, value } in headers.iter().filter(|header| !is_left_out(header)) {
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
             self.render(value, cx, out);
@@ -398,7 +404,7 @@ impl UserAgent {
     /// Acknowledge a failure to `invite` (section 17.1.1.3): with its branch, and the To of the response.
     pub(super) fn acknowledge_failure(&mut self, cx: &mut Cx<'_>, invite: &Client, to: &[u8]) {
         let numbers = Numbers { branch: invite.branch, cseq: invite.cseq };
-        let Some(dialog) = &self.dialog else { return };
+        let Some(dialog) = &self.dialogs.dialog else { return };
         let ack = self.bare(cx, dialog, Method::Ack, numbers, Some(to));
         cx.sent_bytes(cx.now, ack.len());
         self.say_to(cx, invite.to, &ack);
@@ -454,132 +460,8 @@ impl UserAgent {
         self.host(cx, out);
         out.extend_from_slice(b";branch=");
         message::branch(cx.device, branch, self.config.run, out);
-        out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
-    }
-
-    /// Play a step that answers a request.
-    pub(super) fn answer(&mut self, cx: &mut Cx<'_>, answer: &Answer) {
-        self.select(answer.leg);
-        let place = if self.answers_invite { &self.invited } else { &self.requested };
-        if place.is_none() {
-            return;
-        }
-        let config = Arc::clone(&self.config);
-        let mut extra = Vec::new();
-        self.headers(&config.headers, cx, &mut extra);
-        self.headers(&answer.headers, cx, &mut extra);
-        let reliable = answer.reliable && self.answers_invite && self.reliability(cx, &mut extra).is_some();
-        let described = self.answers_invite && self.invited.as_ref().is_some_and(|one| one.described);
-        let mut body = Vec::with_capacity(if answer.sdp { SESSION.max(config.sdp_size) } else { 0 });
-        // once a reliable response had the answer, no other has one (RFC 6337 section 3.1.1)
-        if answer.sdp && !described {
-            self.answer_session(cx, &mut body);
-        } else if let Some(template) = &answer.body {
-            self.render(template, cx, &mut body);
-        }
-        let content_type = if answer.sdp { "application/sdp" } else { &answer.content_type };
-        let content = Content { headers: &extra, body: &body, content_type, reliable };
-        self.respond_with(cx, self.answers_invite, answer.status, &answer.reason, content);
-        let describes = answer.sdp && (101..200).contains(&answer.status);
-        if self.answers_invite && (describes || (200..300).contains(&answer.status)) {
-            self.begin_media(cx);
-        }
-    }
-
-    /// Answer the INVITE or the other request that came last.
-    pub(super) fn respond(
-        &mut self,
-        cx: &mut Cx<'_>,
-        to_invite: bool,
-        status: u16,
-        reason: &str,
-        headers: &[u8],
-        body: &[u8],
-    ) {
-        let content = Content { headers, body, content_type: "application/sdp", reliable: false };
-        self.respond_with(cx, to_invite, status, reason, content);
-    }
-
-    fn respond_with(
-        &mut self,
-        cx: &mut Cx<'_>,
-        to_invite: bool,
-        status: u16,
-        reason: &str,
-        content: Content<'_>,
-    ) {
-        let config = Arc::clone(&self.config);
-        let Content { headers, body, content_type, reliable } = content;
-        let place = if to_invite { &mut self.invited } else { &mut self.requested };
-        let Some(mut server) = place.take() else { return };
-        let mut out = Vec::with_capacity(server.head.len() + 160 + body.len());
-        out.extend_from_slice(b"SIP/2.0 ");
-        decimal(status.into(), &mut out);
-        out.push(b' ');
-        out.extend_from_slice(reason.as_bytes());
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(&server.head);
-        if !server.tagged && status > 100 {
-            out.extend_from_slice(b";tag=");
-            self.tag(cx, &mut out);
-        }
-        out.extend_from_slice(b"\r\n");
-        let reachable =
-            to_invite && status < 300 || matches!(server.method, Method::Subscribe | Method::Refer);
-        if reachable && status > 100 {
-            self.contact(cx, false, &mut out);
-        }
-        if (200..300).contains(&status) {
-            out.extend_from_slice(&server.bindings);
-        }
-        out.extend_from_slice(headers);
-        message::body(content_type, body, &mut out);
-        server.status = status;
-        if status >= 200 {
-            server.answered = cx.now;
-        }
-        if to_invite && status >= 200 {
-            // section 13.3.1.4 for 2xx; section 17.2.1, Timers G and H, for the others
-            let repeats = !config.reliable || status < 300;
-            server.wait = config.t1;
-            server.resend = if repeats { cx.now + config.t1 } else { Time::NEVER };
-            server.expires = if repeats { cx.now + config.t1 * 64 } else { Time::NEVER };
-            if status < 300
-                && let Some(dialog) = &mut self.dialog
-            {
-                dialog.session = true;
-            }
-        }
-        if reliable {
-            // RFC 3262 section 3: T1, doubled each time, for 64 times T1, over any transport
-            server.wait = config.t1;
-            server.resend = cx.now + config.t1;
-            server.expires = cx.now + config.t1 * 64;
-            server.described = !body.is_empty();
-        }
-        let over = server.method == Method::Bye && status < 300;
-        if over {
-            self.ended_by_peer(cx);
-        }
-        let to = server.to;
-        server.response = out.clone().into();
-        cx.sent_bytes(cx.now, out.len());
-        let place = if to_invite { &mut self.invited } else { &mut self.requested };
-        *place = Some(server);
-        self.say_to(cx, to, &out);
-        if over {
-            self.sum_up_call(cx);
-        }
-    }
-
-    /// Send a response again: its request came again.
-    pub(super) fn respond_again(&mut self, cx: &mut Cx<'_>, to_invite: bool) {
-        let place = if to_invite { &self.invited } else { &self.requested };
-        let Some(server) = place.as_ref().filter(|server| !server.response.is_empty()) else { return };
-        let (response, to) = (server.response.to_vec(), server.to);
-        cx.count(cx.now, counter::RESPONSE_RETRANSMISSIONS);
-        cx.sent_bytes(cx.now, response.len());
-        self.say_to(cx, to, &response);
+        out.extend_from_slice(if self.config.alias { b";rport;alias" } else { b";rport" });
+        out.extend_from_slice(b"\r\nMax-Forwards: 70\r\n");
     }
 }
 

@@ -8,6 +8,7 @@ mod ended;
 mod failover;
 mod forks;
 mod hold;
+mod leaving;
 mod next_hops;
 mod refusals;
 mod reliable;

@@ -35,13 +35,13 @@ impl UserAgent {
     /// When a transaction of the selected dialog needs attention.
     fn transactions_due(&mut self) -> Time {
         let mut at = Time::NEVER;
-        for client in [&self.invite, &self.request].into_iter().flatten() {
+        for client in [&self.dialogs.invite, &self.dialogs.request].into_iter().flatten() {
             at = at.min(client.resend).min(client.expires);
             if !client.provisional {
                 self.silent = self.silent.min(client.first);
             }
         }
-        let servers = [&self.invited, &self.requested].into_iter().flatten();
+        let servers = [&self.dialogs.invited, &self.dialogs.requested].into_iter().flatten();
         servers.fold(at, |at, server| at.min(server.due()))
     }
 
@@ -75,7 +75,7 @@ impl UserAgent {
             return false;
         }
         for invite in [true, false] {
-            let client = if invite { &mut self.invite } else { &mut self.request };
+            let client = if invite { &mut self.dialogs.invite } else { &mut self.dialogs.request };
             if let Some(overdue) = client.take_if(|client| client.expires <= cx.now) {
                 let session = self.in_session();
                 measure::finished(
@@ -91,20 +91,15 @@ impl UserAgent {
                     (true, false) => "Timer B",
                     (false, _) => "Timer F",
                 };
-                cx.failure(t, Failure::Unanswered, || {
+                self.fail_since(cx, t, Failure::Unanswered, || {
                     format!("no final response to {method} before {timer}")
                 });
-                self.sum_up_media(cx);
-                self.registration_failed(cx);
-                self.leave();
-                cx.wake_at(Time::NEVER);
-                self.armed = Time::NEVER;
-                cx.give_up();
                 return false;
             }
         }
         let t2 = self.config.t2;
-        for client in [&mut self.invite, &mut self.request].into_iter().flatten() {
+        let state = &mut *self.dialogs;
+        for client in [&mut state.invite, &mut state.request].into_iter().flatten() {
             if client.resend <= cx.now {
                 match client.to {
                     Some(to) => cx.out.elsewhere.push((to, client.bytes.clone())),
@@ -115,7 +110,7 @@ impl UserAgent {
                 measure::sent_again(cx, client);
             }
         }
-        let Some(invited) = &mut self.invited else { return true };
+        let Some(invited) = &mut self.dialogs.invited else { return true };
         if invited.expires <= cx.now {
             // section 13.3.1.4: without its ACK the session is over
             invited.settle();
@@ -144,11 +139,11 @@ impl UserAgent {
 
     /// When the present session was asked for.
     pub(super) fn session_requested_at(&self) -> Time {
-        self.dialog.as_ref().and_then(|dialog| dialog.asked).unwrap_or(Time::ZERO)
+        self.dialogs.dialog.as_ref().and_then(|dialog| dialog.asked).unwrap_or(Time::ZERO)
     }
 
     pub(super) fn in_session(&self) -> bool {
-        self.dialog.as_ref().is_some_and(|dialog| dialog.session)
+        self.dialogs.dialog.as_ref().is_some_and(|dialog| dialog.session)
     }
 
     /// Whether the present step's wait is over without what it waits for.

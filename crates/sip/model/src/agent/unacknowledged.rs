@@ -25,7 +25,7 @@ pub(super) struct PendingAck {
 impl UserAgent {
     /// The INVITE under way gives way to something else: remember its 2xx while that has no ACK.
     pub(super) fn keep_unacknowledged(&mut self) {
-        let Some(invited) = self.invited.as_ref().filter(|one| one.needs_ack()) else { return };
+        let Some(invited) = self.dialogs.invited.as_ref().filter(|one| one.needs_ack()) else { return };
         let pending = PendingAck { call: invited.call, cseq: invited.cseq, answered: invited.answered };
         if self.unacknowledged.len() == PENDING_MAX {
             self.unacknowledged.pop_front();
@@ -43,7 +43,7 @@ impl UserAgent {
 
     /// Whether the flow, whose steps are over, waits a moment for an ACK that may be on its way.
     pub(super) fn is_ack_due(&mut self, now: Time) -> bool {
-        let under_way = self.invited.as_ref().filter(|one| one.needs_ack()).map(|one| one.answered);
+        let under_way = self.dialogs.invited.as_ref().filter(|one| one.needs_ack()).map(|one| one.answered);
         let answered = self.unacknowledged.iter().map(|one| one.answered).chain(under_way).max();
         let until = answered.map_or(Time::ZERO, |at| at + LINGER);
         if until > now {

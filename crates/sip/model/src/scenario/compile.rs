@@ -48,7 +48,7 @@ pub(crate) enum When {
 }
 
 /// A header field that a scenario adds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Header {
     pub name: Box<str>,
     pub value: Template,

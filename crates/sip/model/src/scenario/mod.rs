@@ -3,6 +3,7 @@
 mod capture;
 mod compile;
 mod dialogs;
+mod leaving;
 mod preset;
 mod reason;
 mod status;
@@ -12,6 +13,7 @@ pub(crate) use compile::{
     Alternative, Answer, Compiled, DEPTH_MAX, ExpectedMessage, Header, Op, Request, When, compile,
     headers_of, line, seconds,
 };
+pub(crate) use leaving::Leaving;
 pub use preset::Preset;
 pub(crate) use reason::{reason, rejected};
 pub use status::StatusSet;

@@ -19,6 +19,11 @@ impl StatusSet {
         Self(vec![(code, code)])
     }
 
+    /// These codes, each from the first to the last.
+    pub(crate) fn of(ranges: &[(u16, u16)]) -> Self {
+        Self(ranges.to_vec())
+    }
+
     /// Whether `code` is one of them.
     #[inline]
     pub fn has(&self, code: u16) -> bool {

@@ -124,6 +124,77 @@ fn a_server_that_wants_ever_longer_lifetimes_is_asked_twice() {
     receive(&mut bench, &response(&second, 423, "s", "Min-Expires: 180\r\n"));
     assert!(sent(&mut bench).is_empty(), "a third request");
     assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert_eq!(["lifetimes_raised", "lifetimes_refused"].map(|name| counter(&bench, name)), [1, 1]);
+    assert!(bench.examples[0].contains("423 again"), "{:?}", bench.examples);
+    assert_eq!(counter(&bench, "registrations_ineffective"), 1);
+}
+
+#[test]
+fn a_session_interval_that_is_too_small_is_asked_for_again_once() {
+    let headers = [("Session-Expires", "90"), ("Supported", "timer")];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let scenario = Scenario::Preset(Preset::Call);
+    let mut bench = bench_of(0, Params { scenario, headers, ..Params::default() });
+    begin(&mut bench);
+    let first = one(&mut bench);
+    assert_eq!(value(&first, "Session-Expires"), "90");
+    receive(&mut bench, &response(&first, 422, "s", "Min-SE: 1800;x=y\r\n"));
+    let said = sent(&mut bench);
+    assert!(said[0].starts_with("ACK "), "{said:?}");
+    let second = &said[1];
+    assert_eq!(
+        ["Session-Expires", "Min-SE", "CSeq"].map(|name| value(second, name)),
+        ["1800", "1800", "2 INVITE"]
+    );
+    assert_eq!((second.matches("Session-Expires").count(), value(second, "Supported")), (1, "timer"));
+    receive(&mut bench, &response(second, 422, "s", "Min-SE: 3600\r\n"));
+    assert!(one(&mut bench).starts_with("ACK "), "and no third INVITE");
+    assert_eq!(bench.end, Some(FlowEnd::Failed));
+    assert_eq!(["lifetimes_raised", "lifetimes_refused"].map(|name| counter(&bench, name)), [1, 1]);
+    assert!(bench.examples[0].contains("422 again"), "{:?}", bench.examples);
+    // the next flow begins with what the scenario says
+    begin(&mut bench);
+    assert_eq!(value(&one(&mut bench), "Session-Expires"), "90");
+}
+
+#[test]
+fn steps_that_go_back_on_each_refusal_end_after_ten_times() {
+    for (status, more, why) in [
+        (302, "Contact: <sip:b@10.0.0.9>\r\n", "redirected over 10 times"),
+        (503, "Retry-After: 5\r\n", "refused over 10 times without a pause"),
+        (422, "", "refused over 10 times without a pause"),
+    ] {
+        let steps = format!(
+            r#"[{{"label": "again"}}, {{"send": {{"method": "INVITE"}}}}, {{"expect_any": [{{"status": {status}, "then": "again"}}, {{"status": 200}}]}}]"#
+        );
+        let steps: Vec<Step> = serde_json::from_str(&steps).expect("steps");
+        let mut bench = bench_of(0, Params { scenario: Scenario::Steps(steps), ..Params::default() });
+        begin(&mut bench);
+        let mut asked = 0;
+        while bench.end.is_none() {
+            let said = sent(&mut bench);
+            let invite = said.iter().find(|one| one.starts_with("INVITE ")).expect("an INVITE");
+            receive(&mut bench, &response(invite, status, "s", more));
+            asked += 1;
+            assert!(asked <= 11, "{status}");
+        }
+        assert_eq!((bench.end, asked), (Some(FlowEnd::Failed), 11), "{status}");
+        assert_eq!(bench.cause.expect("a cause").detail.to_string(), why);
+    }
+}
+
+#[test]
+fn a_refusal_says_when_the_request_may_come_again() {
+    let mut bench = bench(Preset::Options);
+    begin(&mut bench);
+    let options = one(&mut bench);
+    receive(&mut bench, &response(&options, 503, "s", "Retry-After: 18 (in a moment)\r\n"));
+    assert_eq!((bench.end, sent(&mut bench).len()), (Some(FlowEnd::Failed), 0), "it is not sent again");
+    assert!(
+        bench.examples[0].contains("503") && bench.examples[0].contains("Retry-After: 18 s"),
+        "{:?}",
+        bench.examples
+    );
 }
 
 #[test]
