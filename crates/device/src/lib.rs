@@ -13,6 +13,7 @@ pub mod conn_error;
 pub mod endpoint;
 mod group;
 pub mod load_shape;
+pub mod output;
 mod quota;
 mod start;
 mod timers;

@@ -1,18 +1,13 @@
 //! One device's connection, as far as its worker asks about it between two calls of the endpoint.
 
 use device::conn_error::CONNECT;
+use device::output::Output;
 use device::tls::{Records, Session};
 use device::{ConnError, Input};
-use protocol::meter::Failure;
 use protocol::model::Outbox;
 use rustix::io::Errno;
 use stack::{CloseReason, ConnectError, Handle, Received, Stack};
 use std::net::SocketAddr;
-
-/// What may wait for a server that takes nothing when a model has more to send.
-const OUT_MAX: usize = 16 << 20;
-/// So many bytes that the stack has taken since it was last looked at count as sent without a look.
-const UNCHECKED: u64 = 64 << 10;
 
 /// A connection.
 #[derive(Debug)]
@@ -24,35 +19,15 @@ pub struct Conn {
     is_connected: bool,
     tls: Option<Box<Session>>,
     /// Bytes that the stack had no room for.
-    out: Vec<u8>,
-    out_at: usize,
-    /// Bytes of the stream that were given to it.
-    pub given: u64,
+    pub out: Output,
     /// Of those that the stack took: how many it had not sent when that was last asked.
     unsent: u64,
-    left: u64,
 }
 
 impl Conn {
     /// One that begins to connect, with a TLS session on it or not.
     pub fn new(port: usize, handle: Handle, local: SocketAddr, tls: Option<Box<Session>>) -> Self {
-        Self {
-            port,
-            handle,
-            local,
-            is_connected: false,
-            tls,
-            out: Vec::new(),
-            out_at: 0,
-            given: 0,
-            unsent: 0,
-            left: 0,
-        }
-    }
-
-    /// Bytes that the stack had no room for.
-    pub fn waiting(&self) -> usize {
-        self.out.len() - self.out_at
+        Self { port, handle, local, is_connected: false, tls, out: Output::default(), unsent: 0 }
     }
 
     /// Send what is in `outbox`, which is empty afterwards, behind what the stack had no room for; with an empty one only that.
@@ -60,28 +35,19 @@ impl Conn {
         if outbox.bytes.is_empty() {
             return self.progress(stack, now);
         }
-        if self.waiting() > OUT_MAX {
-            let what = format!("the server does not read: {} bytes wait for it", self.waiting());
-            return Err(ConnError::new(Failure::Timeout, what));
-        }
-        if self.out_at > self.out.len() / 2 {
-            self.out.drain(..self.out_at);
-            self.out_at = 0;
-        }
+        self.out.admit()?;
         if let Some(tls) = &mut self.tls {
             tls.write(&outbox.bytes)?;
             outbox.bytes.clear();
             return self.progress(stack, now);
         }
-        self.given += outbox.bytes.len() as u64;
-        if self.waiting() > 0 {
+        if !self.out.is_empty() {
             self.out.append(&mut outbox.bytes);
             return Ok(());
         }
         let result = stack.write(self.handle, &outbox.bytes, now);
         self.refresh_status(stack);
-        let taken = result.unwrap_or(0);
-        self.out.extend_from_slice(&outbox.bytes[taken..]);
+        self.out.pass(&outbox.bytes, result.unwrap_or(0));
         outbox.bytes.clear();
         result.map(|_| ()).map_err(|why| self.conn_error(why, "send"))
     }
@@ -89,21 +55,16 @@ impl Conn {
     /// Move on what there is to move: the handshake, what the stack had no room for.
     fn progress(&mut self, stack: &mut Stack, now: u64) -> Result<(), ConnError> {
         if let Some(tls) = &mut self.tls {
-            self.given += tls.take_records(&mut self.out)?;
+            self.out.append_records(tls)?;
         }
         self.flush(stack, now)
     }
 
     /// Let what the stack had no room for wait no longer than it must.
     fn flush(&mut self, stack: &mut Stack, now: u64) -> Result<(), ConnError> {
-        let result = stack.write(self.handle, &self.out[self.out_at..], now);
+        let result = stack.write(self.handle, self.out.waiting(), now);
         self.refresh_status(stack);
-        let taken = result.map_err(|why| self.conn_error(why, "send"))?;
-        self.out_at += taken;
-        if self.out_at == self.out.len() {
-            self.out.clear();
-            self.out_at = 0;
-        }
+        self.out.take(result.map_err(|why| self.conn_error(why, "send"))?);
         Ok(())
     }
 
@@ -183,11 +144,7 @@ impl Conn {
 
     /// How many of the bytes that it was given have left.
     pub fn sent_bytes(&mut self, exact: bool) -> u64 {
-        let taken = self.given - self.waiting() as u64;
-        if !exact && taken - self.left < UNCHECKED {
-            return taken;
-        }
-        self.left = taken.saturating_sub(self.unsent).max(self.left);
-        self.left
+        let unsent = self.unsent;
+        self.out.sent(exact, || unsent)
     }
 }

@@ -33,14 +33,14 @@ impl Connection for Link {
 
     fn is_flushed(&self) -> bool {
         match self {
-            Self::Stream(conn) => conn.waiting() == 0,
+            Self::Stream(conn) => conn.out.is_empty(),
             Self::Datagrams(socket) => socket.is_flushed(),
         }
     }
 
     fn queued_bytes(&self) -> u64 {
         match self {
-            Self::Stream(conn) => conn.given,
+            Self::Stream(conn) => conn.out.given(),
             Self::Datagrams(socket) => socket.bytes_queued(),
         }
     }

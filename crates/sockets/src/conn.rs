@@ -4,6 +4,7 @@ use crate::datagram::{datagram, errors_told, tell_errors, write_datagrams};
 use crate::icmp::{echo_request, icmp_socket, own_echo, own_ident, stamp_ident};
 use crate::receive_queue::{self, not_sent};
 use device::conn_error::CONNECT;
+use device::output::Output;
 use device::tls::{Records, Session};
 use device::{ConnError, Connection, Input};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -21,13 +22,6 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What may wait for a server that takes nothing when a model has more to send.
-const OUT_MAX: usize = 16 << 20;
-
-/// So many bytes that the system has taken since it was last looked at count as sent without a look: a call for each send
-/// would cost more than it tells.
-const UNCHECKED: u64 = 64 << 10;
-
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -40,12 +34,8 @@ pub(crate) struct Conn {
     /// Datagrams received since somebody asked what the queue dropped.
     pub reads: usize,
     /// Bytes that the socket did not take yet. Datagrams: cut each `segment`.
-    out: Vec<u8>,
-    out_at: usize,
+    out: Output,
     segment: usize,
-    /// Bytes of the stream that this was given, with those of TLS; and up to where they are known to have left the host.
-    given: u64,
-    left: u64,
     /// Datagrams that did not get through, and of which nobody has been told yet.
     refused: Vec<ConnError>,
     /// How many datagrams the socket had dropped when that was last looked at.
@@ -146,11 +136,8 @@ impl Conn {
             wire,
             connected,
             reads: 0,
-            out: Vec::new(),
-            out_at: 0,
+            out: Output::default(),
             segment: 0,
-            given: 0,
-            left: 0,
             refused: Vec::new(),
             dropped: 0,
         }
@@ -169,7 +156,7 @@ impl Conn {
 
     /// How many datagrams the socket has not taken yet.
     pub fn unsent(&self) -> u64 {
-        let left = self.out.len().saturating_sub(self.out_at);
+        let left = self.out.waiting().len();
         if self.is_datagram() { left.div_ceil(datagram(self.segment, left)) as u64 } else { 0 }
     }
 
@@ -193,7 +180,7 @@ impl Conn {
     /// Move the handshake on: send what TLS wants to send.
     fn flush_tls(&mut self) -> Result<(), ConnError> {
         if let Wire::Tls(tls) = &mut self.wire {
-            self.given += tls.take_records(&mut self.out)?;
+            self.out.append_records(tls)?;
         }
         self.flush()
     }
@@ -202,6 +189,9 @@ impl Conn {
     pub fn send(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
         if outbox.bytes.is_empty() {
             return Ok(());
+        }
+        if !self.is_datagram() {
+            self.out.admit()?;
         }
         if let Wire::Tls(tls) = &mut self.wire {
             tls.write(&outbox.bytes)?;
@@ -214,14 +204,9 @@ impl Conn {
         if !self.is_flushed() {
             return self.queue(outbox);
         }
-        self.given += outbox.bytes.len() as u64;
         self.segment = outbox.segment;
         let (sent, broken) = self.write(&outbox.bytes);
-        if sent < outbox.bytes.len() {
-            self.out.clear();
-            self.out.extend_from_slice(&outbox.bytes[sent..]);
-            self.out_at = 0;
-        }
+        self.out.pass(&outbox.bytes, sent);
         outbox.bytes.clear();
         broken.map_or(Ok(()), Err)
     }
@@ -233,13 +218,9 @@ impl Conn {
         for (i, size) in sizes.drain(..).enumerate() {
             if self.is_flushed() {
                 let datagram = &outbox.bytes[at..at + size];
-                self.given += size as u64;
                 self.segment = 0;
-                if self.write(datagram).0 < size {
-                    self.out.clear();
-                    self.out.extend_from_slice(datagram);
-                    self.out_at = 0;
-                }
+                let taken = if self.write(datagram).0 < size { 0 } else { size };
+                self.out.pass(datagram, taken);
             } else {
                 let refused = ConnError::new(Failure::Local, "the socket takes no more datagrams");
                 result = Err(refused.datagrams((all - i) as u64));
@@ -270,7 +251,8 @@ impl Conn {
                 }
                 roaming.others.push_back(to);
             }
-            self.given += datagram.len() as u64;
+            // what the socket does not take is refused, and does not wait
+            self.out.pass(&datagram, datagram.len());
             let sent = write_datagrams(&self.fd, Some(to), Some(gso), 0, &datagram, &mut self.refused);
             if sent < datagram.len() {
                 return Err(ConnError::new(Failure::Local, "the socket takes no more datagrams"));
@@ -281,23 +263,15 @@ impl Conn {
 
     /// Put more behind what the socket did not take.
     fn queue(&mut self, outbox: &mut Outbox) -> Result<(), ConnError> {
-        let waiting = self.out.len() - self.out_at;
         if self.is_datagram() {
+            let waiting = self.out.waiting().len();
             // they are cut apart by their size: only like ones can stand in one row
             let alike =
                 outbox.segment == self.segment && self.segment > 0 && waiting.is_multiple_of(self.segment);
             if !alike {
                 return Err(ConnError::new(Failure::Local, "the socket takes no more datagrams"));
             }
-        } else if waiting > OUT_MAX {
-            let what = format!("the server does not read: {waiting} bytes wait for it");
-            return Err(ConnError::new(Failure::Timeout, what));
         }
-        if self.out_at > self.out.len() / 2 {
-            self.out.drain(..self.out_at);
-            self.out_at = 0;
-        }
-        self.given += outbox.bytes.len() as u64;
         self.out.append(&mut outbox.bytes);
         Ok(())
     }
@@ -308,13 +282,9 @@ impl Conn {
             return Ok(());
         }
         let out = std::mem::take(&mut self.out);
-        let (sent, broken) = self.write(&out[self.out_at..]);
+        let (sent, broken) = self.write(out.waiting());
         self.out = out;
-        self.out_at += sent;
-        if self.is_flushed() {
-            self.out.clear();
-            self.out_at = 0;
-        }
+        self.out.take(sent);
         broken.map_or(Ok(()), Err)
     }
 
@@ -446,21 +416,16 @@ impl Connection for Conn {
     }
 
     fn is_flushed(&self) -> bool {
-        self.out_at >= self.out.len()
+        self.out.is_empty()
     }
 
     fn queued_bytes(&self) -> u64 {
-        self.given
+        self.out.given()
     }
 
     fn sent_bytes(&mut self, exact: bool) -> u64 {
-        let taken = self.given - (self.out.len() - self.out_at) as u64;
-        if !exact && taken - self.left < UNCHECKED {
-            return taken;
-        }
-        // an earlier answer may have had too much in it
-        self.left = taken.saturating_sub(not_sent(&self.fd)).max(self.left);
-        self.left
+        let fd = &self.fd;
+        self.out.sent(exact, || not_sent(fd))
     }
 
     fn take_refused(&mut self) -> Option<ConnError> {

@@ -225,3 +225,32 @@ fn a_server_without_tls_is_a_tls_failure() {
     assert!(total(&result, "flows_failed") >= 4);
     says(&result, "is there a server with TLS on this port?");
 }
+
+/// What TLS has made records of waits as plain text does: with a limit.
+#[test]
+fn a_server_that_takes_nothing_does_not_fill_the_memory() {
+    let (config, _folder, ca) = configured(2100, rustls::ALL_VERSIONS, |_| {});
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream =
+                StreamOwned::new(ServerConnection::new(Arc::clone(&config)).expect("session"), stream);
+            std::thread::spawn(move || {
+                let _gone = stream.read(&mut [0; 4096]);
+                let _gone = stream.write_all(b"\x20\x02\x00\x00").and_then(|()| stream.flush());
+                std::thread::sleep(std::time::Duration::from_secs(20));
+            });
+        }
+    });
+    let mut long = profile(json!([{"name": "m", "target": format!("mqtts://{address}"), "devices": 1,
+        "tls": {"ca": ca, "server_name": "localhost"},
+        "model": {"mqtt": {"qos": 0, "count": 0, "interval": "1ms", "size": "100kB"}}}]));
+    // what may wait here, and what the two sockets take, is 40 MB at most: 400 messages
+    long["phases"]["measure"] = json!("4s");
+    let (result, _) = run(&long);
+    let group = &result.groups[0];
+    let error = group.errors.iter().find(|e| e.kind == "timeout");
+    let error = error.unwrap_or_else(|| panic!("{:?}, {}", group.errors, group.total));
+    assert!(error.example.as_ref().is_some_and(|e| e.contains("does not read")), "{error:?}");
+}
