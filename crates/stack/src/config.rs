@@ -68,6 +68,16 @@ pub struct Config {
     pub tcp: TcpConfig,
 }
 
+/// How much TCP lets be under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Control {
+    /// CUBIC (RFC 9438), as most kernels have it.
+    Cubic,
+    /// NewReno (RFC 5681, RFC 6582).
+    #[default]
+    NewReno,
+}
+
 /// How TCP behaves.
 #[derive(Debug, Clone, Copy)]
 pub struct TcpConfig {
@@ -81,6 +91,10 @@ pub struct TcpConfig {
     pub timestamps: bool,
     /// Whether a window scale is offered (RFC 7323).
     pub window_scale: bool,
+    /// Congestion control.
+    pub control: Control,
+    /// How long a peer may be silent until it is asked whether it is still there, ns; 0: for ever (RFC 9293 section 3.8.4).
+    pub keep_alive: u64,
     /// Delay of an acknowledgment, ns (RFC 9293 section 3.8.6.3: below 0.5 s).
     pub delayed_ack: u64,
     /// What the retransmission timeout adds to the smoothed round-trip time at least, ns. RFC 6298 says 1 s; 200 ms is what Linux
@@ -106,6 +120,8 @@ impl Default for TcpConfig {
             sack: true,
             timestamps: true,
             window_scale: true,
+            control: Control::NewReno,
+            keep_alive: 0,
             delayed_ack: 40 * MS,
             min_rto: 200 * MS,
             initial_rto: SECOND,

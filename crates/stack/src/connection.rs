@@ -116,6 +116,8 @@ pub(crate) enum Deadline {
     Reorder,
     /// The peer's window is closed (RFC 9293 section 3.8.6.1).
     Persist,
+    /// Nothing came for long (RFC 9293 section 3.8.4).
+    KeepAlive,
     /// 2 MSL, or the peer does not close.
     Gone,
 }
@@ -129,6 +131,9 @@ pub(crate) struct Active {
     /// Where the peer's FIN is, if it came before all that it sent.
     pub fin_at: Option<Seq>,
 }
+
+/// Buffers that are kept for later besides as many as are lent.
+const SPARE: usize = 1024;
 
 /// Buffers that no connection needs now.
 #[derive(Debug, Default)]
@@ -151,7 +156,9 @@ impl Pool {
         active.receive.clear();
         active.flight.clear();
         active.fin_at = None;
-        self.free.push(active);
+        if self.free.len() < self.lent.max(SPARE) {
+            self.free.push(active);
+        }
     }
 }
 
@@ -201,6 +208,8 @@ pub(crate) struct Connection {
     /// Largest payload of a segment, without options; and the one that we take, as our SYN says.
     pub mss: u16,
     pub offered_mss: u16,
+    /// The largest payload of a segment that came.
+    pub largest: u16,
     pub generation: u32,
     pub hash: u32,
     pub neighbour: u32,
@@ -253,6 +262,7 @@ impl Connection {
             flags: 0,
             mss,
             offered_mss: mss,
+            largest: 0,
             generation: 0,
             hash: 0,
             neighbour: 0,
@@ -386,6 +396,12 @@ impl Connection {
     #[inline]
     pub fn disarm(&mut self) {
         self.arm(Deadline::None, NEVER);
+    }
+
+    /// Whether it waits for nothing that it sent.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.deadline, Deadline::None | Deadline::KeepAlive)
     }
 
     /// When it wants to be looked at.

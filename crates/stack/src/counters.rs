@@ -12,7 +12,7 @@ pub enum Drop {
     Malformed,
     /// A checksum is wrong.
     BadChecksum,
-    /// A fragment.
+    /// A fragment that fits no packet, or one of a packet that was never complete.
     Fragment,
     /// No connection or socket, and nobody listens.
     NoConnection,
@@ -32,11 +32,13 @@ pub enum Drop {
     ReplyQueueFull,
     /// A datagram found the queue of its socket full.
     SocketFull,
+    /// It comes from an address that no other host can have.
+    BadSource,
 }
 
 impl Drop {
     /// The names in counters, in the order of the variants.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 15] = [
         "other_host",
         "not_for_us",
         "malformed",
@@ -51,6 +53,7 @@ impl Drop {
         "foreign_icmp",
         "reply_queue_full",
         "socket_full",
+        "bad_source",
     ];
 }
 
@@ -71,6 +74,12 @@ pub struct Counters {
     pub timeouts: u64,
     /// Tail loss probes.
     pub probes: u64,
+    /// Connections whose segments became smaller, as large ones were never acknowledged (RFC 4821).
+    pub path_mtu_guesses: u64,
+    /// SYN cookies sent for want of room, and connections that came of them (RFC 4987).
+    pub cookies_sent: u64,
+    /// See above.
+    pub cookies_accepted: u64,
     /// Bytes of payload received in order.
     pub bytes_received: u64,
     /// Bytes of payload sent, once each.

@@ -30,6 +30,8 @@ pub(crate) struct Acknowledged {
     pub progress: bool,
     /// A segment that was sent once was delivered after one that was sent later.
     pub reordered: bool,
+    /// Bytes that were delivered and were not known to be.
+    pub delivered: u32,
 }
 
 /// All segments in flight of a connection.
@@ -72,6 +74,11 @@ impl Flight {
         self.lost > 0
     }
 
+    /// Bytes that are known to be lost, and not sent again.
+    pub fn lost(&self) -> u32 {
+        self.lost
+    }
+
     /// A new segment was sent.
     pub fn push(&mut self, start: Seq, end: Seq, at: u64) {
         self.sent.push_back(Sent { start, end, at, sacked: false, lost: false, again: false });
@@ -79,6 +86,7 @@ impl Flight {
 
     fn deliver(&mut self, sent: Sent, now: u64, shortest: u64, result: &mut Acknowledged) {
         result.progress = true;
+        result.delivered += sent.len();
         let rtt = now.saturating_sub(sent.at);
         if !sent.again {
             result.rtt = Some(rtt);
@@ -104,6 +112,7 @@ impl Flight {
                     let part = una.since(first.start);
                     self.sacked -= if first.sacked { part } else { 0 };
                     self.lost -= if first.lost { part } else { 0 };
+                    result.delivered += if first.sacked { 0 } else { part };
                     first.start = una;
                     result.progress = true;
                 }
@@ -156,6 +165,11 @@ impl Flight {
             }
         }
         next
+    }
+
+    /// How long the first segment is.
+    pub fn first_len(&self) -> u32 {
+        self.sent.front().map_or(0, Sent::len)
     }
 
     /// How many segments were received out of order.

@@ -57,13 +57,14 @@ struct Partial {
 pub(crate) struct Fragments {
     partial: VecDeque<Partial>,
     spare: Vec<Partial>,
+    given_up: u64,
 }
 
 impl Fragments {
     /// A fragment arrived. With the last that was missing the packet is put into `whole`, a frame: `true`.
     pub fn take(&mut self, frame: &[u8], now: u64, whole: &mut Vec<u8>) -> Result<bool, Drop> {
         while self.partial.front().is_some_and(|oldest| oldest.since + PATIENCE <= now) {
-            self.spare.extend(self.partial.pop_front());
+            self.give_up();
         }
         let piece = Piece::parse(frame).ok_or(Drop::Malformed)?;
         let (begin, end) = (piece.offset, piece.offset + piece.data.len());
@@ -90,9 +91,20 @@ impl Fragments {
         if is_right { Ok(true) } else { Err(Drop::Malformed) }
     }
 
+    /// The oldest is not completed.
+    fn give_up(&mut self) {
+        self.given_up += 1;
+        self.spare.extend(self.partial.pop_front());
+    }
+
+    /// Packets that were never completed, since the last time that this was asked.
+    pub fn given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.given_up)
+    }
+
     fn begin(&mut self, key: Key, since: u64) -> usize {
         if self.partial.len() >= PACKETS {
-            self.spare.extend(self.partial.pop_front());
+            self.give_up();
         }
         let mut fresh = self.spare.pop().unwrap_or_else(|| Partial {
             key,

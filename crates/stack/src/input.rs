@@ -1,6 +1,7 @@
 //! Segments that arrive: RFC 9293 section 3.10.7, with the checks of RFC 5961 and RFC 7323.
 
 use crate::config::SECOND;
+use crate::congestion::Ack;
 use crate::connection::{CloseReason, Connection, Deadline, Env, State, event, flag};
 use crate::counters::Drop;
 use crate::flight::Acknowledged;
@@ -18,11 +19,13 @@ impl Connection {
     /// A segment arrived. `true`: it is to be answered by a RST (section 3.5.2).
     pub fn segment(&mut self, header: &Header, payload: &[u8], env: &mut Env<'_>) -> bool {
         env.counters.segments_received += 1;
-        match self.state {
+        let refused = match self.state {
             State::Closed => !header.has(control::RST),
             State::SynSent => self.in_syn_sent(header, payload, env),
             _ => self.in_others(header, payload, env),
-        }
+        };
+        self.watch_peer(env);
+        refused
     }
 
     /// Options of the peer's SYN: what both sides offered is used.
@@ -107,7 +110,7 @@ impl Connection {
             let aged = ((env.now / SECOND) as u32).saturating_sub(self.ts_recent_at) > OLD;
             if (value.wrapping_sub(self.ts_recent) as i32) < 0 && !aged {
                 env.counters.drop(Drop::OldTimestamp);
-                self.set(flag::ACK_NOW);
+                self.acknowledge_with_limit(env);
                 return false;
             }
         }
@@ -129,9 +132,11 @@ impl Connection {
             } else if self.state == State::TimeWait && header.has(control::FIN) {
                 self.set(flag::ACK_NOW);
                 self.arm(Deadline::Gone, env.now.saturating_add(env.config.time_wait));
-            } else if !reset {
-                // never rate-limited: a keep-alive or a window probe waits for it
+            } else if !reset && len > 0 {
                 self.set(flag::ACK_NOW);
+            } else if !reset {
+                // a keep-alive or a window probe waits for it; two that answer each other for ever do, too
+                self.acknowledge_with_limit(env);
             }
             return false;
         }
@@ -275,6 +280,12 @@ impl Connection {
                 if self.deadline == Deadline::Persist {
                     self.disarm();
                     self.duplicates = 0;
+                    if let Some(active) =
+                        self.active.as_deref_mut().filter(|active| !active.flight.is_empty())
+                    {
+                        // the window had shrunk over it: whether it was taken is not known
+                        active.flight.lose_all();
+                    }
                 }
             }
             self.window = window;
@@ -294,7 +305,9 @@ impl Connection {
             self.duplicates = 0;
             self.retries = 0;
             let finished = self.has(flag::FIN_SENT) && !self.has(flag::FIN_ACKED) && self.una == self.nxt;
-            let partial = self.congestion.acknowledged(advanced, self.una, self.mss);
+            let rtt = self.rtt.smoothed().unwrap_or(0);
+            let what = Ack { bytes: advanced, una: self.una, now, rtt, mss: self.mss };
+            let partial = self.congestion.acknowledged(env.config.control, &what);
             if partial
                 && !sacks
                 && let Some(active) = self.active.as_deref_mut()
@@ -320,10 +333,16 @@ impl Connection {
                 && let Some(active) = self.active.as_deref_mut()
             {
                 active.flight.lose_first();
-                self.congestion.loss_detected(self.nxt.since(self.una), self.nxt, self.mss);
+                let flight = self.nxt.since(self.una);
+                self.congestion.loss_detected(env.config.control, flight, self.nxt, self.mss, None);
             }
         }
+        let lost = self.active.as_ref().map_or(0, |active| active.flight.lost());
         let again = if sacks && result.progress { self.detect_losses(env) } else { None };
+        if sacks && let Some(flight) = self.active.as_ref().map(|active| &active.flight) {
+            let advances = advanced > 0 && flight.lost() <= lost;
+            self.congestion.delivered(result.delivered, flight.pipe(), advances, self.mss);
+        }
         match again {
             Some(at) => self.arm(Deadline::Reorder, at),
             None if advanced > 0 || result.progress => self.arm_retransmission(env),
@@ -338,7 +357,8 @@ impl Connection {
         let active = self.active.as_deref_mut()?;
         let next = active.flight.detect(now, window);
         if active.flight.has_lost() {
-            self.congestion.loss_detected(self.nxt.since(self.una), self.nxt, self.mss);
+            let (flight, pipe) = (self.nxt.since(self.una), active.flight.pipe());
+            self.congestion.loss_detected(env.config.control, flight, self.nxt, self.mss, Some(pipe));
         }
         next
     }
@@ -403,6 +423,7 @@ impl Connection {
         let mut gap = false;
         if from.before(to) {
             let bytes = &payload[from.since(sequence) as usize..to.since(sequence) as usize];
+            self.largest = self.largest.max(payload.len().clamp(536, u16::MAX.into()) as u16);
             let offset = from.since(self.rcv_nxt);
             let had_gap = self.active.as_ref().is_some_and(|active| active.receive.has_gap());
             advanced = self.active(env.pool).receive.insert(offset, bytes);
@@ -433,9 +454,9 @@ impl Connection {
         false
     }
 
-    /// RFC 5681 section 4.2: at once for every second full segment, else within the delay.
+    /// RFC 5681 section 4.2: at once for every second full segment, as large as any that came, else within the delay.
     fn delay_ack(&mut self, env: &mut Env<'_>) {
-        if self.rcv_nxt.since(self.last_ack) >= 2 * u32::from(self.mss) {
+        if self.rcv_nxt.since(self.last_ack) >= 2 * u32::from(self.largest) {
             self.set(flag::ACK_NOW);
         } else {
             self.ack_at = self.ack_at.min(env.now.saturating_add(env.config.delayed_ack));

@@ -16,6 +16,7 @@ mod buffer;
 mod config;
 mod congestion;
 mod connection;
+mod cookie;
 mod counters;
 mod flight;
 mod fragments;
@@ -34,7 +35,7 @@ mod table;
 mod timeout;
 mod wire;
 
-pub use config::{Config, Network, TcpConfig};
+pub use config::{Config, Control, Network, TcpConfig};
 pub use connection::{CloseReason, State};
 pub use counters::{Counters, Drop};
 pub use listening::SendOutcome;

@@ -45,7 +45,7 @@ impl Connection {
             let before = self.nxt;
             let all = self.emit_data(env, &mut send);
             if self.nxt != before
-                && matches!(self.deadline, Deadline::None | Deadline::Probe | Deadline::Persist)
+                && (self.is_quiet() || matches!(self.deadline, Deadline::Probe | Deadline::Persist))
             {
                 self.arm_retransmission(env);
             }
@@ -170,7 +170,7 @@ impl Connection {
                 let silly = len < full && len < unsent && len < self.window_max / 2;
                 if len == 0 || silly {
                     self.set(flag::BLOCKED);
-                    if pipe == 0 && self.deadline == Deadline::None {
+                    if pipe == 0 && self.is_quiet() {
                         self.persist(env);
                     }
                     return true;
@@ -207,6 +207,7 @@ impl Connection {
         }
         let end = start + len + u32::from(finishes);
         active.flight.push(start, end, env.now);
+        self.congestion.sent(len);
         env.counters.bytes_sent += u64::from(len);
         self.nxt = end;
         self.sent_at = env.now;
@@ -219,6 +220,12 @@ impl Connection {
 
     /// Send again what is lost, as far as the congestion window allows.
     fn emit_lost(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+        if self.window == 0 {
+            if self.is_quiet() && self.active.as_ref().is_some_and(|active| active.flight.has_lost()) {
+                self.persist(env);
+            }
+            return true;
+        }
         while let Some((i, sent)) = self.active.as_ref().and_then(|active| active.flight.first_lost()) {
             let len = sent.end.since(sent.start).min(self.segment_size());
             let pipe = self.active.as_ref().map_or(0, |active| active.flight.pipe());
@@ -229,7 +236,7 @@ impl Connection {
             if !self.emit_again(i, (sent.start, sent.end), env, send) {
                 return false;
             }
-            if self.deadline == Deadline::None {
+            if self.is_quiet() {
                 self.arm_retransmission(env);
             }
         }
@@ -281,6 +288,7 @@ impl Connection {
             return false;
         }
         active.flight.sent_again(i, bytes + u32::from(finishes), env.now);
+        self.congestion.sent(bytes);
         env.counters.retransmitted += 1;
         self.sent_at = env.now;
         self.acknowledged_all();

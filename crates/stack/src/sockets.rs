@@ -126,7 +126,7 @@ pub(crate) struct Sockets {
 
 impl Sockets {
     /// None of `most` sockets yet.
-    pub fn new(most: usize, ports: RangeInclusive<u16>) -> Self {
+    pub fn new(most: usize, ports: RangeInclusive<u16>, secret: u64) -> Self {
         Self {
             most,
             table: Table::new(most),
@@ -135,8 +135,8 @@ impl Sockets {
             told: VecDeque::new(),
             packets: Packets::default(),
             ready: VecDeque::new(),
-            udp: Ports::new(ports),
-            echo: Ports::new(IDENTIFIERS),
+            udp: Ports::new(ports, secret),
+            echo: Ports::new(IDENTIFIERS, secret),
         }
     }
 
@@ -154,7 +154,7 @@ impl Sockets {
         tuple: &Tuple,
         hash: impl Fn(&Tuple) -> Option<u32>,
     ) -> Option<u16> {
-        let none = || Ports::new(0..=0);
+        let none = || Ports::new(0..=0, 0);
         let mut ports = match kind {
             SocketKind::Udp => std::mem::replace(&mut self.udp, none()),
             SocketKind::Echo => std::mem::replace(&mut self.echo, none()),

@@ -23,6 +23,7 @@ use timer::TimerWheel;
 mod calls;
 mod datagrams;
 mod frames;
+mod passive;
 
 /// Names a connection to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +115,8 @@ pub struct Stack {
     /// Most half-open connections of each port that is listened at, and how many there are.
     listeners: HashMap<u16, usize>,
     half_open: usize,
+    /// Until when cookies are redeemed, ns.
+    cookies_until: u64,
     accepted: VecDeque<Handle>,
     /// Connections that are only remembered, the oldest first: they make room for new ones.
     remembered: VecDeque<Handle>,
@@ -160,14 +163,15 @@ impl Stack {
             queue: VecDeque::new(),
             told: VecDeque::new(),
             neighbours: Neighbours::new(),
-            ports: Ports::new(config.ports.clone()),
-            sockets: Sockets::new(config.sockets, config.ports.clone()),
+            ports: Ports::new(config.ports.clone(), config.secret[0]),
+            sockets: Sockets::new(config.sockets, config.ports.clone(), config.secret[1]),
             listening: None,
             fragments: Fragments::default(),
             identification: config.secret[1] as u32,
             whole: Vec::new(),
             listeners: HashMap::new(),
             half_open: 0,
+            cookies_until: 0,
             accepted: VecDeque::new(),
             remembered: VecDeque::new(),
             replies: VecDeque::new(),
@@ -290,7 +294,7 @@ impl Stack {
         now: u64,
     ) -> Result<Handle, ConnectError> {
         let mut old = None;
-        let mut ports = std::mem::replace(&mut self.ports, Ports::new(0..=0));
+        let mut ports = std::mem::replace(&mut self.ports, Ports::new(0..=0, 0));
         let tuple = |local_port| Tuple { local, remote: remote.ip(), local_port, remote_port: remote.port() };
         let share = self.config.share;
         let port = ports.next(local, remote, |port| {
@@ -555,7 +559,10 @@ impl Stack {
             found = None;
         }
         if found.is_none() && begins && self.listeners.contains_key(&tuple.local_port) {
-            return self.begin_passive(tuple, header, now);
+            return self.begin_passive(tuple, header, from, now);
+        }
+        if found.is_none() {
+            found = self.redeem(&tuple, header, now);
         }
         let Some(index) = found else {
             self.counters.drop(Drop::NoConnection);
@@ -573,22 +580,6 @@ impl Stack {
         if refuse {
             self.reply_reset(&tuple, header, payload.len(), from);
         }
-    }
-
-    fn begin_passive(&mut self, tuple: Tuple, header: &Header, now: u64) {
-        let most = self.listeners.get(&tuple.local_port).copied().unwrap_or(0);
-        if self.half_open >= most {
-            return self.counters.drop(Drop::ListenerFull);
-        }
-        let Ok(index) = self.add(tuple, State::SynReceived, now) else {
-            return self.counters.drop(Drop::ListenerFull);
-        };
-        self.half_open += 1;
-        let conn = &mut self.connections[index as usize];
-        conn.set(flag::PASSIVE);
-        let (pool, counters) = (&mut self.pool, &mut self.counters);
-        conn.take_syn(header, &Env { now, config: &self.config.tcp, pool, counters });
-        self.settle(index);
     }
 }
 

@@ -1,12 +1,18 @@
 //! Deadlines of a connection: retransmission, probes, delayed acknowledgments, and the end of waiting.
 
-use crate::config::MS;
-use crate::connection::{CloseReason, Connection, Deadline, Env, flag};
+use crate::config::{MS, SECOND};
+use crate::connection::{CloseReason, Connection, Deadline, Env, State, flag};
 
 /// Least time until a tail loss probe: below it a host that is busy looks like a loss.
 const PROBE_MIN: u64 = 10 * MS;
 /// How long a peer may delay the acknowledgment of a single segment (RFC 8985 section 7.2).
 const PEER_DELAY: u64 = 200 * MS;
+/// Time between questions to a silent peer, and how many remain without an answer before it is given up: as Linux has them.
+const KEEP_ALIVE_INTERVAL: u64 = 75 * SECOND;
+const KEEP_ALIVES: u8 = 9;
+/// Timeouts in a row after which the path is taken for one that swallows large packets and does not say so, and what payload is
+/// tried then (RFC 2923 section 2.1; RFC 4821 section 7.7: 1024 bytes, then 512, as Linux does).
+const BLACK_HOLES: [(u8, u16); 2] = [(2, 1024), (4, 512)];
 
 impl Connection {
     /// Its time has come.
@@ -39,6 +45,16 @@ impl Connection {
                 self.set(flag::SEND_PROBE);
                 self.persist(env);
             }
+            Deadline::KeepAlive if self.retries >= KEEP_ALIVES => {
+                self.fail(CloseReason::TimedOut);
+                self.set(flag::SEND_RST);
+            }
+            Deadline::KeepAlive => {
+                self.retries += 1;
+                self.set(flag::SEND_PROBE);
+                let wait = KEEP_ALIVE_INTERVAL.min(env.config.keep_alive);
+                self.arm(Deadline::KeepAlive, env.now.saturating_add(wait));
+            }
             Deadline::Gone => self.end(),
         }
     }
@@ -46,6 +62,11 @@ impl Connection {
     fn retransmission_timeout(&mut self, env: &mut Env<'_>) {
         let up = self.has(flag::UP);
         let most = if up { env.config.retries } else { env.config.syn_retries };
+        if up && self.window == 0 {
+            // the peer took back what it offered, and lives (RFC 9293 section 3.8.6): ask, and do not give up while it answers
+            self.set(flag::SEND_PROBE);
+            return self.persist(env);
+        }
         env.counters.timeouts += 1;
         if self.retries >= most {
             return self.fail(CloseReason::TimedOut);
@@ -55,12 +76,37 @@ impl Connection {
             self.disarm();
             return self.set(flag::SEND_SYN);
         }
-        self.congestion.timed_out(self.in_flight(), self.nxt, self.mss, self.retries > 1);
+        self.suspect_path(env);
+        let control = env.config.control;
+        self.congestion.timed_out(control, self.in_flight(), self.nxt, self.mss, self.retries > 1);
         if let Some(active) = self.active.as_deref_mut() {
             active.flight.lose_all();
         }
         self.clear(flag::SEND_TAIL);
         self.arm(Deadline::Retransmit, env.now.saturating_add(self.rtt.timeout(env.config, self.retries)));
+    }
+
+    /// Large segments are not acknowledged at all: try smaller ones.
+    fn suspect_path(&mut self, env: &mut Env<'_>) {
+        let first = self.active.as_ref().map_or(0, |active| active.flight.first_len());
+        for (retries, mss) in BLACK_HOLES {
+            if self.retries == retries && self.mss > mss && first > u32::from(mss) {
+                self.mss = mss;
+                env.counters.path_mtu_guesses += 1;
+            }
+        }
+    }
+
+    /// Something came, or nothing is awaited any more: from now on the peer may be silent for so long.
+    pub fn watch_peer(&mut self, env: &Env<'_>) {
+        let open = self.has(flag::UP) && !matches!(self.state, State::Closed | State::TimeWait);
+        if env.config.keep_alive == 0 || !open || !self.is_quiet() {
+            return;
+        }
+        if self.deadline == Deadline::KeepAlive {
+            self.retries = 0;
+        }
+        self.arm(Deadline::KeepAlive, env.now.saturating_add(env.config.keep_alive));
     }
 
     /// Wait for the peer's window to open, longer each time (RFC 9293 section 3.8.6.1).

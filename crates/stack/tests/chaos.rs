@@ -1,8 +1,10 @@
 //! Segments that make no sense: no panic, bounded memory, and a connection that a stranger cannot end.
 
+use crate::link::{Pair, Path};
 use crate::lockstep;
 use crate::wire::{Frames, MS, config, ip, mac, segment};
 use packet::Layers;
+use packet::checksum;
 use packet::tcp::{Header, Options, flag};
 use proptest::prelude::*;
 use stack::{Stack, State, TcpConfig};
@@ -145,7 +147,7 @@ fn a_flood_of_syns_takes_no_more_than_the_listener_allows() {
         stack.transmit(now, &mut Frames::default());
     }
     assert_eq!(stack.connections(), 1 + 10);
-    assert_eq!(stack.counters().dropped(stack::Drop::ListenerFull), 5_000 - 10);
+    assert_eq!(stack.counters().cookies_sent, 5_000 - 10);
     assert_eq!(stack.status(handle).map(|status| status.state), Some(State::Established));
 }
 
@@ -159,4 +161,100 @@ fn a_forged_syn_during_the_handshake_starts_no_endless_exchange() {
         28, 173, 138, 191, 226, 182, 61, 164, 44, 121, 202, 109, 0, 143, 60, 176, 218, 19, 75, 27, 198, 78,
         54, 154, 98, 240, 85, 184, 139, 7,
     ]);
+}
+
+#[test]
+fn who_answers_a_flooded_listener_is_served_by_a_cookie() {
+    for v6 in [false, true] {
+        let mut pair = Pair::new(Path::CLEAN, TcpConfig::default(), 1);
+        for n in 0..100 {
+            let syn = Header {
+                source: 1_000 + n,
+                destination: 80,
+                sequence: 5,
+                acknowledgment: 0,
+                flags: flag::SYN,
+                window: 1_000,
+                options: Options::default(),
+            };
+            let now = pair.now;
+            pair.sides[1].receive(&segment(1, v6, &syn, &[]), now);
+        }
+        let [mine, yours] = pair.connected(v6);
+        let counters = pair.sides[1].counters();
+        assert_eq!((counters.cookies_sent, counters.cookies_accepted), (1, 1));
+        let sent: Vec<u8> = (0..100_000u32).map(|i| (i >> 3) as u8).collect();
+        let (mut given, mut got) = (0, Vec::new());
+        let all = pair.until(60_000 * MS, |pair| {
+            given += pair.sides[0].write(mine, &sent[given..], pair.now).expect("open");
+            pair.read(1, yours, &mut got);
+            got.len() == sent.len()
+        });
+        assert!(all && got == sent, "{} of {}", got.len(), sent.len());
+    }
+}
+
+#[test]
+fn a_forged_cookie_begins_nothing() {
+    let mut pair = Pair::new(Path::CLEAN, TcpConfig::default(), 1);
+    let header = |flags, n: u32| Header {
+        source: 1_000 + n as u16,
+        destination: 80,
+        sequence: n,
+        acknowledgment: n.wrapping_mul(0x9e37_79b9),
+        flags,
+        window: 1_000,
+        options: Options::default(),
+    };
+    let now = pair.now;
+    for n in 0..101 {
+        pair.sides[1].receive(&segment(1, false, &header(flag::SYN, n), &[]), now);
+    }
+    let before = pair.sides[1].connections();
+    for n in 0..10_000 {
+        pair.sides[1].receive(&segment(1, false, &header(flag::ACK, n + 200), &[]), now);
+        pair.sides[1].transmit(now, &mut Frames::default());
+    }
+    assert_eq!((pair.sides[1].connections(), pair.sides[1].counters().cookies_accepted), (before, 0));
+}
+
+#[test]
+fn two_that_are_out_of_step_do_not_answer_each_other_for_ever() {
+    let (mut stack, _, base, now) = established();
+    stack.transmit(now, &mut Frames::default());
+    let old = Header { sequence: base.sequence.wrapping_sub(1), ..base };
+    let mut out = Frames::default();
+    for _ in 0..1_000 {
+        stack.receive(&frame(&old, 0), now);
+        assert!(stack.transmit(now, &mut out));
+    }
+    assert_eq!(out.0.len(), 10, "in one second");
+}
+
+#[test]
+fn what_comes_from_no_host_is_not_answered() {
+    let mut stack = Stack::new(stack::Config { peer: Some(mac(1)), ..config(0, TcpConfig::default()) });
+    stack.listen(80, 10);
+    let syn = Header {
+        source: 1_000,
+        destination: 80,
+        sequence: 1,
+        acknowledgment: 0,
+        flags: flag::SYN,
+        window: 1_000,
+        options: Options::default(),
+    };
+    let good = frame(&syn, 0);
+    for source in [[127, 0, 0, 1], [224, 0, 0, 1], [255; 4], [0; 4], [10, 0, 0, 1]] {
+        let mut bytes = good.clone();
+        bytes[26..30].copy_from_slice(&source);
+        bytes[24..26].fill(0);
+        let sum = checksum::Sum::ZERO.bytes(&bytes[14..34]).checksum();
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        stack.receive(&bytes, MS);
+    }
+    let mut out = Frames::default();
+    stack.transmit(MS, &mut out);
+    assert_eq!((stack.connections(), out.0.len()), (0, 0));
+    assert_eq!(stack.counters().dropped(stack::Drop::BadSource), 5);
 }

@@ -51,7 +51,8 @@ pub fn config(side: u8, tcp: TcpConfig) -> Config {
         connections: 200,
         sockets: 100,
         share: Share::ALL,
-        secret: [7 + u64::from(side), 11],
+        // ports of sockets begin with the first of their range
+        secret: [7 + u64::from(side), 100 * 65_535],
         tcp,
     }
 }

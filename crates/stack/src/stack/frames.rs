@@ -16,10 +16,16 @@ use packet::nd::{self, Nd};
 use packet::tcp::{Header, Options, flag as control};
 use packet::{Layers, Mac, arp, icmp, ipv4, ipv6};
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The least that ICMP can make of a path's MTU (RFC 1191 section 3 lets it be 68, which only serves attackers).
 const MTU_MIN: u16 = 552;
+
+/// Whether a host can have this address.
+fn is_host(ip: IpAddr) -> bool {
+    let is_broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_broadcast)
+}
 
 /// A place for one reply.
 pub(super) struct Replies<'a> {
@@ -107,6 +113,12 @@ impl Stack {
 
     fn take_packet(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) -> Recipient {
         let Some(ips) = Self::destination(frame, layers) else { return Recipient::Here };
+        // who looks for an address of its own has none yet (RFC 4862 section 5.4.2)
+        let has_none = layers.protocol == protocol::ICMPV6 && ips.0.is_unspecified();
+        if !has_none && (!is_host(ips.0) || self.owns(ips.0)) {
+            // nobody may send from there (RFC 9293 section 3.9.2.3, RFC 1122 section 3.2.1.3)
+            return self.dropped(Drop::BadSource);
+        }
         let recipient = self.config.share.recipient(frame, layers, ips);
         if matches!(recipient, Recipient::Worker(_)) {
             return recipient;
@@ -132,6 +144,7 @@ impl Stack {
             Ok(false) => {}
             Err(why) => self.counters.drop(why),
         }
+        self.counters.drops[Drop::Fragment as usize] += self.fragments.given_up();
         self.whole = whole;
     }
 
