@@ -96,6 +96,26 @@ def test_http_is_what_nginx_logged_and_the_same_as_over_sockets(lab: Lab, far: W
     assert counts[0][:3] == (320, 320, 0)
 
 
+def test_a_run_leaves_nothing_at_the_server_and_the_next_begins_anew(lab: Lab, far: Wire) -> None:
+    """The server's FIN is acknowledged at the end, and the next run is not taken for the last one's connections."""
+    web(lab, far)
+    model = {"http": {"path": "/some/thing", "interval": "20ms"}}
+
+    def challenges() -> int:
+        return int(sh(*far.at_far, "nstat", "-asz", "TcpExtTCPChallengeACK").split()[-2])
+
+    before = challenges()
+    for _ in range(3):
+        document = profile(group("web", f"http://{Wire.FAR}", model, 20), transport=DPDK)
+        total = totals(run(lab, far, document), "web")
+        assert total.messages_sent == total.messages_delivered > 20
+        assert total.flows_failed == 0
+        closing = ("state", "last-ack", "state", "closing", "state", "fin-wait-1")
+        left = sh(*far.at_far, "ss", "-Htan", *closing)
+        assert not left, left
+    assert challenges() == before
+
+
 TLS = """
 daemon off; worker_processes 1; pid {folder}/pid; error_log stderr; user root;
 events {{}}

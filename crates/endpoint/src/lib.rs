@@ -67,7 +67,7 @@ impl DpdkDevices {
             alike.map(|group| (group.devices as usize).div_ceil(workers)).sum()
         };
         let room = |index: usize| (devices(index, true), devices(index, false));
-        let opened = open::open(&self.settings, control, (plan.profile.seed, false), sources, room)?;
+        let opened = open::open(&self.settings, control, false, sources, room)?;
         let endpoint = |ports| UnstartedEndpoint { eal: opened.eal, ports, port_of: port_of.clone() };
         Ok(opened.workers.into_iter().map(endpoint).collect())
     }

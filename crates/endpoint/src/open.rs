@@ -31,7 +31,7 @@ pub struct Opened {
 pub fn open(
     settings: &profile::Dpdk,
     control: &Control,
-    (seed, serves): (u64, bool),
+    serves: bool,
     sources: impl Fn(usize) -> Vec<IpAddr>,
     room: impl Fn(usize) -> (usize, usize),
 ) -> Result<Opened, SetupError> {
@@ -74,7 +74,7 @@ pub fn open(
     let mut all: Vec<Vec<StackPort>> = (0..workers).map(|_| Vec::new()).collect();
     for open in opened {
         let room = room(open.index);
-        let stacks = StackPort::for_workers(open, eal, workers, room, seed)?;
+        let stacks = StackPort::for_workers(open, eal, workers, room)?;
         all.iter_mut().zip(stacks).for_each(|(ports, stack)| ports.push(stack));
     }
     Ok(Opened { eal, workers: all })

@@ -6,13 +6,14 @@ use crate::polling::REST;
 use dataplane::link_watch::Watch;
 use dataplane::ports::{OpenPort, setup_error};
 use dpdk::{Batch, Eal, Mbuf, Mempool, Port, RxQueue, TxQueue};
-use profile::parse_mac;
-use rand::{Rng, SeedableRng, rngs::SmallRng};
+use profile::{Congestion, parse_mac};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack, TcpConfig, Transmit,
+    Config, Control, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack, TcpConfig,
+    Transmit,
 };
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -102,19 +103,17 @@ impl StackPort {
         eal: &'static Eal,
         workers: usize,
         room: (usize, usize),
-        seed: u64,
     ) -> Result<Vec<Self>, SetupError> {
         let at = format!("transport.dpdk.ports[{}]", open.index);
         if open.port.tx_rings().unwrap_or(open.tx.len()).min(open.tx.len()) < workers {
             return Err(too_few_queues(&open, workers, &at));
         }
         let all = Exchange::for_workers(eal, workers).map_err(|why| setup_error(&at, &why))?;
-        let OpenPort { settings, index, rx, tx, addrs, port, pool, link_mtu, .. } = open;
+        let OpenPort { settings, rx, tx, addrs, port, pool, link_mtu, .. } = open;
         let bare = addrs.bare();
         let networks =
             settings.ip.0.iter().filter_map(|own| Some(Network { address: own.ip, prefix: own.prefix? }));
         let networks: Vec<Network> = networks.collect();
-        let mut rng = SmallRng::seed_from_u64(seed.wrapping_add(index as u64));
         let mut rx = rx.into_iter();
         let stacks = all.into_iter().zip(tx).map(|(exchange, tx)| {
             let config = Config {
@@ -129,8 +128,8 @@ impl StackPort {
                 connections: room.0.saturating_mul(2) + 1024,
                 sockets: room.1,
                 share: exchange.share,
-                secret: [rng.random(), rng.random()],
-                tcp: TcpConfig { time_wait: TIME_WAIT, ..TcpConfig::default() },
+                secret: secret(),
+                tcp: tcp(&settings.tcp),
             };
             let mut this = Self {
                 stack: Stack::new(config),
@@ -276,6 +275,8 @@ impl StackPort {
             for port in &mut *ports {
                 port.turn(now());
                 while port.stack.event().is_some() {}
+                // the acknowledgment of the peer's FIN, too
+                port.send(now());
             }
             let closing = ports.iter().any(|port| port.stack.closing() > 0) && begun.elapsed() < LINGER;
             if !closing {
@@ -303,6 +304,23 @@ impl StackPort {
             let hint = "of a kernel's interface at the other end, turn them on: ethtool -K INTERFACE tx off";
             tracing::warn!(port = %self.name, wrong, "packets had wrong checksums; {hint}");
         }
+    }
+}
+
+/// What nobody can guess, and no other run has: sequence numbers, ports and the clock of timestamps begin with it.
+fn secret() -> [u64; 2] {
+    [(); 2].map(|()| RandomState::new().build_hasher().finish())
+}
+
+fn tcp(settings: &profile::Tcp) -> TcpConfig {
+    TcpConfig {
+        time_wait: TIME_WAIT,
+        control: match settings.congestion {
+            Congestion::NewReno => Control::NewReno,
+            Congestion::Cubic => Control::Cubic,
+        },
+        keep_alive: settings.keep_alive.map_or(0, |interval| interval.ns()),
+        ..TcpConfig::default()
     }
 }
 

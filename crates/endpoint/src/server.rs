@@ -42,13 +42,8 @@ impl ListeningPort {
             return Err(fault);
         }
         let forever = Control::new(0, u64::MAX, 0, u64::MAX);
-        let opened = open(
-            settings,
-            &forever,
-            (0, true),
-            |_| Vec::new(),
-            |_| (if datagrams { 0 } else { CONNECTIONS }, 0),
-        )?;
+        let opened =
+            open(settings, &forever, true, |_| Vec::new(), |_| (if datagrams { 0 } else { CONNECTIONS }, 0))?;
         let eal = opened.eal;
         let parts = opened.workers.into_iter().flatten().map(|mut port| {
             if datagrams {

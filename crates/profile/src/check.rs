@@ -440,6 +440,9 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
     if let Some(mtu) = port.mtu.filter(|mtu| !(576..=9600).contains(mtu)) {
         error(OUT_OF_RANGE, "mtu", format!("{mtu} is out of range"), "Use 576 to 9600");
     }
+    if port.tcp.keep_alive.is_some_and(|every| every < Interval::secs(1)) {
+        error(OUT_OF_RANGE, "tcp.keep_alive", "shorter than 1s".to_owned(), "Use 1s or more");
+    }
     if port.role == Role::L2fwd && !ids.is_empty() {
         let what = "a port with the role l2fwd hands frames on as they are".to_owned();
         error(CONFLICT, "vlan", what, "Leave it out");

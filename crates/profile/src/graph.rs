@@ -5,7 +5,7 @@
 
 use crate::ceiling::{ELEMENTS, PORTS, WORKERS};
 use crate::error::CONFLICT;
-use crate::{Address, Dpdk, Error, Offloads, OneOrMany, Port, Role, Rss, Vlans, Worker, bounded};
+use crate::{Address, Dpdk, Error, Offloads, OneOrMany, Port, Role, Rss, Tcp, Vlans, Worker, bounded};
 use protocol::unit::Size;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -233,6 +233,7 @@ impl GraphPort {
             forward: None,
             impair: None,
             impair_timeline: None,
+            tcp: Tcp::default(),
         }
     }
 }

@@ -338,6 +338,9 @@ pub struct Port {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 576, max = 9_600))]
     pub mtu: Option<u16>,
+    /// TCP of devices and servers on the port.
+    #[serde(default, skip_serializing_if = "Tcp::is_default")]
+    pub tcp: Tcp,
     /// The port's speed, for rates that are a share of it. Default: what the port says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<BitRate>,
@@ -376,6 +379,35 @@ pub struct Port {
     /// How that changes while the run goes on. Default: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impair_timeline: Option<DirectionTimeline>,
+}
+
+/// TCP over a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tcp {
+    /// Congestion control. Default newreno.
+    pub congestion: Congestion,
+    /// A peer that was silent for so long is asked whether it is still there, and again every 75 s or as often; the connection ends
+    /// (`timeout`) when nine questions remain without an answer (RFC 9293 §3.8.4). From 1s on. Default: it is never asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<Interval>,
+}
+
+impl Tcp {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How TCP finds out how much a path takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// RFC 5681 and RFC 6582.
+    #[default]
+    NewReno,
+    /// RFC 9438, as Linux has it.
+    Cubic,
 }
 
 /// VLANs of a port.
