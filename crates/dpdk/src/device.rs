@@ -1,6 +1,7 @@
 //! What a user writes to name a port, and what DPDK calls it.
 
 use crate::af_packet::Arguments;
+use crate::arguments;
 use crate::error::{Error, Result};
 use crate::memif_port::MemifPort;
 use std::fmt;
@@ -63,9 +64,7 @@ impl FromStr for Device {
         if !DRIVERS.contains(&kind(driver)) {
             return Err(bad("the driver is none of those that are known to do no more than carry frames"));
         }
-        if arguments.split(',').any(|argument| argument.starts_with("xdp_prog")) {
-            return Err(bad("xdp_prog would load a program into the kernel"));
-        }
+        arguments::check(kind(driver), arguments).map_err(|why| bad(&why))?;
         if kind(driver) == "memif" {
             MemifPort::read(arguments).map_err(|why| bad(&why))?;
         }
@@ -193,6 +192,8 @@ mod tests {
             "net_memif0,role=both",
             "net_af_xdp0,iface=a,xdp_prog=/tmp/x.o",
             "af_xdp:a,xdp_prog=/tmp/x.o",
+            "net_ring0,internal=0x1234",
+            "null:copy=1,size=70000",
         ] {
             assert!(text.parse::<Device>().is_err(), "{text}");
         }

@@ -58,6 +58,17 @@ pub enum Error {
         /// What DPDK logged meanwhile.
         log: Vec<String>,
     },
+    /// A path that a port is to serve at is another's.
+    Path {
+        /// Device string of the port.
+        port: String,
+        /// The path.
+        path: String,
+        /// What is there.
+        why: String,
+        /// What to try.
+        fix: &'static str,
+    },
     /// A thread could not be made known to the EAL.
     Thread {
         /// The system's word for it.
@@ -74,6 +85,7 @@ impl Error {
             Self::Device { device, why } => format!("cannot read device '{device}': {why}"),
             Self::Memory { what, cause, .. } => format!("no memory for {what} ({cause})"),
             Self::Port { port, action, cause, .. } => format!("port '{port}': {action} failed ({cause})"),
+            Self::Path { port, path, why, .. } => format!("port '{port}': {path} cannot be served ({why})"),
             Self::Thread { cause } => format!("no free DPDK thread slot ({cause})"),
         }
     }
@@ -89,6 +101,7 @@ impl Error {
             Self::Memory { memory_mib, .. } => {
                 format!("Give DPDK more `memory` (it has {memory_mib} MiB), or ask for less")
             }
+            Self::Path { fix, .. } => (*fix).to_owned(),
             Self::Thread { .. } => {
                 let max = dpdk_sys::RTE_MAX_LCORE;
                 format!("Use fewer workers: at most {max} threads may use DPDK at once")

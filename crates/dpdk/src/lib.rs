@@ -13,6 +13,7 @@
 #![allow(unsafe_code)]
 
 mod af_packet;
+mod arguments;
 mod batch;
 mod cable;
 mod claim;
@@ -32,6 +33,7 @@ mod offload;
 mod port;
 mod ring;
 mod rss;
+mod socket_path;
 mod xdp_sockets;
 
 pub use batch::{BURST, Batch};

@@ -14,6 +14,7 @@ use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
 use crate::ring::{self, Direct};
 use crate::rss::Rss;
+use crate::socket_path;
 use crate::xdp_sockets::XdpSockets;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -178,6 +179,14 @@ impl Port {
             }
             Device::Virtual { driver, arguments } => {
                 let name = c_string(&unique_name(driver));
+                if let Some(path) = socket_path::served(driver, arguments) {
+                    socket_path::make_free(path).map_err(|(why, fix)| error::Error::Path {
+                        port: device.to_string(),
+                        path: path.to_owned(),
+                        why,
+                        fix,
+                    })?;
+                }
                 let (arguments, files) = files::opened(driver, arguments).map_err(|(path, why)| {
                     let code = -why.raw_os_error().unwrap_or(nix::libc::EINVAL);
                     let hint =
