@@ -32,6 +32,15 @@ impl Address {
         let host = width - u32::from(self.prefix.unwrap_or(0)).min(width);
         (own ^ other).checked_shr(host).unwrap_or(0) == 0
     }
+
+    /// Whether `router` may be on the link of this address: in its network, or by a link-local address, as which IPv6 routers announce
+    /// themselves (RFC 4861 section 4.2). An address that is a network of its own (`/32`, `/128`) says nothing of who is on the link.
+    pub(crate) fn reaches(&self, router: IpAddr) -> bool {
+        let same_family = self.ip.is_ipv4() == router.is_ipv4();
+        let link_local = matches!(router, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let alone = self.prefix == Some(if self.ip.is_ipv4() { 32 } else { 128 });
+        self.is_near(router) || same_family && (link_local || alone)
+    }
 }
 
 impl FromStr for Address {
@@ -191,6 +200,17 @@ mod tests {
         let why =
             serde_json::from_str::<OneOrMany<Address>>(r#"["10.0.0.1", "10.1"]"#).expect_err("no address");
         assert!(why.to_string().contains("\"10.1\" is not an IP address"), "{why}");
+    }
+
+    #[test]
+    fn a_router_is_in_the_network_or_link_local_or_beside_an_address_alone() {
+        let reaches = |own: &str, router: &str| address(own).reaches(router.parse().expect(router));
+        assert!(reaches("10.0.0.1/24", "10.0.0.254") && !reaches("10.0.0.1/24", "10.0.1.254"));
+        assert!(reaches("fd77::41/64", "fe80::1") && reaches("fd77::41/64", "fd77::1"));
+        assert!(!reaches("fd77::41/64", "fd78::1") && !reaches("fd77::41/64", "fec0::1"));
+        assert!(reaches("192.0.2.7/32", "198.51.100.1") && reaches("fd77::41/128", "fd78::1"));
+        assert!(!reaches("192.0.2.7/32", "fe80::1") && !reaches("fd77::41/128", "198.51.100.1"));
+        assert!(!reaches("192.0.2.7/31", "198.51.100.1"));
     }
 
     #[test]

@@ -480,7 +480,7 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
             );
             continue;
         };
-        if *gateway == own.ip || !own.is_near(*gateway) {
+        if *gateway == own.ip || !own.reaches(*gateway) {
             let what = format!("{gateway} is no neighbour of {own}");
             error(CONFLICT, "gateway", what, "Give the router's address in the port's own network");
         }
