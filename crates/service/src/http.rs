@@ -1,6 +1,7 @@
 //! HTTP/1.1 server (RFC 9112): a body of the size that the path names, for any method.
 //!
-//! `/512` has 512 bytes; where the path ends in no number, the setting `size` says how many. Bodies of requests are read and
+//! `/512` has 512 bytes; where the path ends in no number, the setting `size` says how many. There is nothing (404) where it is
+//! a number over the largest body. Bodies of requests are read and
 //! dropped, in chunks too; requests may be pipelined. There is no `Date`: the server keeps no clock (RFC 9110 section 6.6.1).
 
 mod body;
@@ -11,6 +12,7 @@ use crate::settings::BODY_MAX;
 use crate::share::Share;
 use crate::{ConnectionId, Counters, Output, Service, Settings};
 use body::Body;
+use std::collections::VecDeque;
 
 /// Longest head of a request, bytes.
 const HEAD_MAX: usize = 64 << 10;
@@ -18,6 +20,10 @@ const HEAD_MAX: usize = 64 << 10;
 const FIELDS_MAX: usize = 100;
 /// Bytes of replies after which a connection waits until they are sent.
 const TURN: usize = 256 << 10;
+/// The body of a 404.
+const TOO_LARGE: &str = "The largest body has 67108864 bytes.\n";
+/// What is sent before a body that waits for it (RFC 9110 section 15.2.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Bodies that are written with their head; larger ones are made as they are sent.
 const SMALL: usize = 64 << 10;
 
@@ -33,8 +39,13 @@ pub struct Http {
 }
 
 /// One connection.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Session {
+    /// Bytes asked to be sent, and those that the network took.
+    asked: u64,
+    taken: u64,
+    /// Responses that it has not taken in full.
+    unsent: VecDeque<Unsent>,
     /// What is left of the present request's body; `None`: the next head comes.
     body: Option<Body>,
     /// The present request.
@@ -45,13 +56,22 @@ struct Session {
     waits: bool,
 }
 
+/// A response on its way.
+#[derive(Debug, Clone, Copy)]
+struct Unsent {
+    /// What was asked to be sent up to its end.
+    end: u64,
+    body: u64,
+}
+
 /// What a reply depends on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Request {
     head: bool,
     close: bool,
     http10: bool,
-    size: usize,
+    /// `None`: what is asked for is larger than the largest body.
+    size: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +80,7 @@ struct Counts {
     open: u64,
     requests: u64,
     responses: u64,
+    broken: u64,
     errors: u64,
     dropped: u64,
     bad_requests: u64,
@@ -99,7 +120,7 @@ impl Http {
             head: parsed.method == Some("HEAD"),
             close: http10,
             http10,
-            size: named_size(path).unwrap_or(self.size),
+            size: named_size(path).unwrap_or(Some(self.size)),
         };
         let (mut content_length, mut chunked, mut awaits, mut host) = (None, false, false, http10);
         for field in parsed.headers.iter() {
@@ -145,20 +166,31 @@ impl Http {
             return;
         }
         let failed = self.errors.draw();
-        let (status, size) = if failed { (self.error_status, 0) } else { (200, request.size) };
-        self.counters.responses += 1;
+        let (status, size, words) = match request.size {
+            _ if failed => (self.error_status, 0, ""),
+            Some(size) => (200, size, ""),
+            None => (404, TOO_LARGE.len(), TOO_LARGE),
+        };
         self.counters.errors += u64::from(failed);
-        let sent = if request.head { 0 } else { size };
-        self.counters.body_bytes += sent as u64;
-        let small = if sent <= SMALL { sent } else { 0 };
+        self.counters.bad_requests += u64::from(status == 404 && !failed);
+        let body = if request.head { 0 } else { size };
+        let small = if body <= SMALL { body } else { 0 };
+        let before = out.bytes.len();
         out.send(id, |out| {
             write_head(out, status, size, request.close, request.http10);
-            out.resize(out.len() + small, b'x');
+            if words.is_empty() || small == 0 {
+                out.resize(out.len() + small, b'x');
+            } else {
+                out.extend_from_slice(words.as_bytes());
+            }
         });
-        if small < sent {
-            out.fill(id, sent);
+        session.asked += (out.bytes.len() - before) as u64;
+        if small < body {
+            out.fill(id, body);
+            session.asked += body as u64;
             session.waits = true;
         }
+        session.unsent.push_back(Unsent { end: session.asked, body: body as u64 });
         if request.close {
             session.silent = true;
             out.close(id);
@@ -193,7 +225,8 @@ impl Http {
                 let Some((length, request, body, awaits)) = self.head(bytes)? else { return Ok(None) };
                 (session.request, session.body) = (request, Some(body));
                 if awaits {
-                    out.send(id, |out| out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+                    out.send(id, |out| out.extend_from_slice(CONTINUE));
+                    session.asked += CONTINUE.len() as u64;
                 }
                 length
             }
@@ -218,7 +251,8 @@ impl Service for Http {
     }
 
     fn received(&mut self, id: ConnectionId, bytes: &[u8], out: &mut Output) -> usize {
-        let Some(mut session) = self.sessions.get(id.slot as usize).copied() else { return bytes.len() };
+        let Some(session) = self.sessions.get_mut(id.slot as usize) else { return bytes.len() };
+        let mut session = std::mem::take(session);
         let (mut used, before) = (0, out.bytes.len());
         session.waits = false;
         while used < bytes.len() && !session.silent && !session.waits && out.bytes.len() - before < TURN {
@@ -236,10 +270,22 @@ impl Service for Http {
         used
     }
 
+    fn sent(&mut self, id: ConnectionId, bytes: usize) {
+        let Some(session) = self.sessions.get_mut(id.slot as usize) else { return };
+        session.taken += bytes as u64;
+        while let Some(response) = session.unsent.pop_front_if(|response| response.end <= session.taken) {
+            self.counters.responses += 1;
+            self.counters.body_bytes += response.body;
+        }
+    }
+
     fn timer(&mut self, _: ConnectionId, _: &mut Output) {}
 
-    fn closed(&mut self, _: ConnectionId, _: &mut Output) {
+    fn closed(&mut self, id: ConnectionId, _: &mut Output) {
         self.counters.open -= 1;
+        if let Some(session) = self.sessions.get_mut(id.slot as usize) {
+            self.counters.broken += std::mem::take(session).unsent.len() as u64;
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -248,6 +294,7 @@ impl Service for Http {
             open,
             requests,
             responses,
+            broken,
             errors,
             dropped,
             bad_requests,
@@ -259,6 +306,7 @@ impl Service for Http {
             ("open_connections", open),
             ("requests", requests),
             ("responses", responses),
+            ("broken_responses", broken),
             ("refused_requests", errors),
             ("unanswered_requests", dropped),
             ("bad_requests", bad_requests),
@@ -272,6 +320,7 @@ fn write_head(out: &mut Vec<u8>, status: u16, size: usize, close: bool, http10: 
     let reason = match status {
         200 => "OK",
         400 => "Bad Request",
+        404 => "Not Found",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
@@ -313,10 +362,12 @@ fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| good)?.parse().ok()
 }
 
-/// The number at the end of a path; none beyond the largest body.
-fn named_size(path: &str) -> Option<usize> {
+/// The number at the end of a path, and in it `None` if it is larger than the largest body.
+fn named_size(path: &str) -> Option<Option<usize>> {
     let path = path.split('?').next()?;
     let last = path.rsplit('/').next()?;
-    let number = digits(last.as_bytes())?;
-    usize::try_from(number).ok().filter(|size| *size <= BODY_MAX)
+    if last.is_empty() || !last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(last.parse().ok().filter(|size| *size <= BODY_MAX))
 }

@@ -33,6 +33,9 @@ pub trait Service {
     /// come whole is passed again with what comes after it.
     fn received(&mut self, id: ConnectionId, bytes: &[u8], out: &mut Output) -> usize;
 
+    /// The network took so many more bytes of what was asked to be sent on a connection, in the order in which it was.
+    fn sent(&mut self, _: ConnectionId, _: usize) {}
+
     /// The time that was set by [`Output::wake_at`] has come.
     fn timer(&mut self, id: ConnectionId, out: &mut Output);
 

@@ -35,7 +35,10 @@ fn play(settings: &Settings, parts: &[&[u8]]) -> (String, bool, Http) {
             let used = server.received(ID, &waiting, &mut out);
             waiting.drain(..used);
             let (sent, closed, _) = out.take();
-            answers.extend(sent.into_iter().flat_map(|(_, bytes)| bytes));
+            for (_, bytes) in sent {
+                server.sent(ID, bytes.len());
+                answers.extend(bytes);
+            }
             closes |= !closed.is_empty();
             if used == 0 || waiting.is_empty() {
                 break;
@@ -56,13 +59,53 @@ fn statuses(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_path_says_how_long_the_body_is() {
-    for (path, length) in [("/", 2), ("/10", 10), ("/a/7?x=9", 7), ("/7z", 2), ("/99999999999", 2)] {
+    for (path, length) in [("/", 2), ("/10", 10), ("/a/7?x=9", 7), ("/7z", 2), ("/67108864", 67_108_864)] {
         let (text, closes) = answers(&[format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()]);
         assert!(text.contains(&format!("Content-Length: {length}\r\n")), "{path}: {text}");
         assert!(text.ends_with(&format!("\r\n\r\n{}", "x".repeat(length))) && !closes, "{path}: {text}");
     }
     let (head, _) = answers(&[b"HEAD /10 HTTP/1.1\r\nHost: h\r\n\r\n"]);
     assert!(head.contains("Content-Length: 10\r\n") && head.ends_with("\r\n\r\n"));
+}
+
+#[test]
+fn there_is_nothing_where_the_path_names_more_than_the_largest_body() {
+    for path in ["/67108865", "/99999999999", "/99999999999999999999999"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (text, closes, server) = play(&settings(), &[request.as_bytes()]);
+        assert!(text.starts_with("HTTP/1.1 404 Not Found\r\n") && !closes, "{path}: {text}");
+        assert!(text.ends_with("\r\n\r\nThe largest body has 67108864 bytes.\n"), "{path}: {text}");
+        let counters = server.counters();
+        assert_eq!((counters["responses"], counters["bad_requests"]), (1, 1));
+        let (head, _) = answers(&[request.replace("GET", "HEAD").as_bytes()]);
+        assert!(head.contains("Content-Length: 37\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+}
+
+#[test]
+fn a_response_counts_when_the_network_has_taken_all_of_it() {
+    let (mut server, mut out) = (Http::new(&settings()), Output::default());
+    server.opened(ID, &mut out);
+    let post = b"POST /5 HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n";
+    assert_eq!(server.received(ID, post, &mut out), post.len());
+    assert_eq!(server.received(ID, b"a", &mut out), 1);
+    let get = b"GET /70000 HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert_eq!(server.received(ID, get, &mut out), get.len());
+    let all: Vec<u8> = out.take().0.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    let second = all.len() - 70_000;
+    let counts = |server: &Http| {
+        let counters = server.counters();
+        ["requests", "responses", "broken_responses", "body_bytes"].map(|name| counters[name])
+    };
+    let first = all.windows(12).rposition(|bytes| bytes == b"HTTP/1.1 200").expect("the second head");
+    server.sent(ID, first - 1);
+    assert_eq!(counts(&server), [2, 0, 0, 0]);
+    server.sent(ID, 1);
+    assert_eq!(counts(&server), [2, 1, 0, 5]);
+    server.sent(ID, second - first + 69_999);
+    assert_eq!(counts(&server), [2, 1, 0, 5]);
+    server.closed(ID, &mut out);
+    assert_eq!(counts(&server), [2, 1, 1, 5]);
 }
 
 #[test]

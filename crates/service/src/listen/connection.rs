@@ -34,6 +34,8 @@ pub(super) struct Connection<S> {
     output: Vec<u8>,
     sent: usize,
     fill: usize,
+    /// Bytes that the network took, of which the service was not told yet.
+    pub taken: usize,
     /// Bytes that wait for their time.
     pub delayed: usize,
     /// Whether room to send is waited for.
@@ -52,6 +54,7 @@ impl<S> Connection<S> {
             output: Vec::new(),
             sent: 0,
             fill: 0,
+            taken: 0,
             delayed: 0,
             waits_for_room: false,
             waits_for_input: true,
@@ -120,7 +123,9 @@ impl<S> Connection<S> {
                 Err(_) => self.stage = Stage::Gone,
             }
         }
-        all - bytes.len()
+        let taken = all - bytes.len();
+        self.taken += taken;
+        taken
     }
 
     /// Go on to the end, if everything is sent; whether it lingers from now on.

@@ -314,6 +314,10 @@ impl<N: Network> Worker<N> {
         while let Some(slot) = self.touched.pop() {
             let id = self.id(slot);
             let Some(connection) = self.get(id) else { continue };
+            let taken = std::mem::take(&mut connection.taken);
+            if taken > 0 {
+                service.sent(id, taken);
+            }
             if !connection.is_full() && !connection.input.is_empty() && !connection.waits_for_input {
                 self.go_on(id, service);
             }
