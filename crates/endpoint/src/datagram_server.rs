@@ -81,7 +81,7 @@ impl DatagramNetwork for PortDatagrams {
         if begun.duration_since(self.watched) >= WATCH {
             self.watched = begun;
             if let Some(lost) = self.port.loss_reason(0, true) {
-                return Err(Error::other(lost.what));
+                return Err(Error::other(lost));
             }
         }
         let mut came = Vec::new();

@@ -189,7 +189,7 @@ impl Network for PortNetwork {
             self.watched = begun;
             // the next client may come, over a memif or vhost port as another process
             if let Some(lost) = self.port.loss_reason(0, true) {
-                return Err(Error::other(lost.what));
+                return Err(Error::other(lost));
             }
         }
         // what was answered does not wait for what came meanwhile

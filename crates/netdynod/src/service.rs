@@ -12,6 +12,7 @@ use service::{Protocol, Settings};
 use sockets::listener::DatagramListener;
 use std::net::SocketAddr;
 use std::time::Duration;
+use system::serving::end_error;
 use system::signals;
 use system::standard_input::{self, print};
 
@@ -90,34 +91,33 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
             let is_datagram = settings.protocol.is_datagram();
             let listening = ListeningPort::open(&transport, settings.listen, is_datagram)?;
             ready(settings.listen);
-            let lost = |error: std::io::Error| {
-                SetupError::new("ND-91-01", "port", error.to_string(), "See what ended it")
-            };
+            let ended = |error| end_error("port", error);
             if is_datagram {
                 let arrive = |one: ListeningPort| move || one.arrive_datagrams();
                 let networks = listening.into_iter().map(arrive).collect();
-                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(lost)?
+                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(ended)?
             } else {
                 let arrive = |one: ListeningPort| move || one.arrive();
                 let networks = listening.into_iter().map(arrive).collect();
-                listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(lost)?
+                listen::serve(networks, &settings, config, &stop, &asked, every, told).map_err(ended)?
             }
         }
         None => {
             let at = settings.listen.to_string();
-            let failed = |error: std::io::Error| {
+            let refused = |error: std::io::Error| {
                 let fix = "Use --listen with another address or port";
                 SetupError::new("ND-92-10", at.clone(), error.to_string(), fix)
             };
+            let ended = |error| end_error(&at, error);
             if settings.protocol.is_datagram() {
-                let listener = DatagramListener::bind(settings.listen, settings.workers).map_err(failed)?;
+                let listener = DatagramListener::bind(settings.listen, settings.workers).map_err(refused)?;
                 ready(listener.local());
                 let networks = listener.networks().into_iter().map(|socket| move || Ok(socket)).collect();
-                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(failed)?
+                listen::serve_datagrams(networks, &settings, &stop, &asked, every, told).map_err(ended)?
             } else {
-                let listener = Listener::bind(settings.listen, settings.workers).map_err(failed)?;
+                let listener = Listener::bind(settings.listen, settings.workers).map_err(refused)?;
                 ready(listener.local());
-                listener.serve(&settings, config, &stop, &asked, every, told).map_err(failed)?
+                listener.serve(&settings, config, &stop, &asked, every, told).map_err(ended)?
             }
         }
     };

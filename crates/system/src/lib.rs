@@ -6,6 +6,7 @@
 pub mod command;
 pub mod method;
 pub mod rpc;
+pub mod serving;
 pub mod signals;
 pub mod standard_input;
 pub mod transport;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
+use system::serving::end_error;
 use system::standard_input::{self, print};
 
 /// Time between two lines of counters.
@@ -80,9 +81,7 @@ pub fn run(_: &[&str]) -> Result<(), SetupError> {
         let panicked = |_| Err(std::io::Error::other("the echo of audio panicked"));
         (served, echoing.map_or(Ok(()), |echoing| echoing.join().unwrap_or_else(panicked)))
     });
-    served
-        .and(echoed)
-        .map_err(|error| SetupError::new("ND-92-10", at.to_string(), error.to_string(), "See ulimit -n"))?;
+    served.and(echoed).map_err(|error| end_error(&at.to_string(), error))?;
     print(&json!({"counters": server.counters(), "end": true}));
     Ok(())
 }
