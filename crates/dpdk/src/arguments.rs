@@ -137,7 +137,9 @@ pub(crate) fn check(kind: &str, arguments: &str) -> Result<(), String> {
         if let Some(fault) = wanted.fault(value) {
             return Err(format!("{key} of {kind}: {fault}"));
         }
-        if seen.contains(&key) {
+        // a file or an interface of each queue
+        let repeats = kind == "pcap" && matches!(wanted, File | Interface);
+        if seen.contains(&key) && !repeats {
             return Err(format!("{key} of {kind} is there twice"));
         }
         seen.push(key);
@@ -190,6 +192,7 @@ mod tests {
             ("vhost", "iface=/run/v,queues=128,client=1,tso=1"),
             ("af_xdp", "start_queue=1,iface=w0,queue_count=2"),
             ("pcap", "rx_pcap=a.pcap,tx_pcap=b.pcap,infinite_rx=1"),
+            ("pcap", "rx_pcap=a.pcap,rx_pcap=b.pcap,tx_iface=c,tx_iface=d"),
         ] {
             assert_eq!(check(kind, arguments), Ok(()), "{kind},{arguments}");
         }
