@@ -53,7 +53,9 @@ impl Watch {
     pub fn loss_reason(&mut self, patient: bool) -> Option<String> {
         let state = self.state();
         self.was_up |= state == State::Up;
-        if !self.was_up || state == State::Up || patient && state == State::Down {
+        // an interface was there when its port was opened, whether its link was up or not
+        let lost = state == State::Gone || state == State::Down && self.was_up && !patient;
+        if !lost {
             return None;
         }
         Some(match (&self.by, state) {
