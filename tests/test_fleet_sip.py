@@ -70,7 +70,7 @@ def validity(done: Done) -> None:
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_registrations_of_all_hosts_are_what_the_server_counted(sip: Sip, transport: str) -> None:
-    more = ("--transport", transport, "--rate", "60/s", "--users", "80", "--warmup", "0s")
+    more = ("--transport", transport, "--rate", "60/s", "--users", "80", "--warmup", "0s", "--keep-bindings")
     done = sip.run("register", *more, "--threshold", "phones.counts.registrations >= 20")
     assert done.folder, done.text
     counted = sip.counted()["counters"]

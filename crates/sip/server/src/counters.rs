@@ -28,6 +28,8 @@ pub struct Counters {
     pub challenges: u64,
     /// REGISTER requests accepted.
     pub registrations: u64,
+    /// Of these, requests that only removed bindings.
+    pub removals: u64,
     /// Bindings now.
     pub bindings: u64,
     /// Calls answered with 200.

@@ -55,6 +55,7 @@ impl Server {
             if !self.breaks("R08") {
                 self.location.clear(name);
             }
+            self.counters.removals += 1;
             return self.bound(key, request, name);
         }
         let mut wanted: Vec<(&NameAddr, u32)> = Vec::new();
@@ -73,6 +74,8 @@ impl Server {
         if self.location.full() && wanted.iter().any(|(_, seconds)| *seconds > 0) {
             return self.respond(key, 503, "Service Unavailable", Vec::new());
         }
+        self.counters.removals +=
+            u64::from(!wanted.is_empty() && wanted.iter().all(|(_, seconds)| *seconds == 0));
         for (address, seconds) in wanted {
             self.change(name, address, seconds, &call_id, cseq.number);
         }

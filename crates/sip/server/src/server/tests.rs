@@ -45,6 +45,21 @@ fn a_binding_ends_in_time() {
 }
 
 #[test]
+fn what_only_removes_bindings_is_counted_apart() {
+    let mut server = server(|_| {});
+    let mut register = |cseq: &str, fields: &str| {
+        let out = text(&server.receive(peer(UAC), &request("REGISTER", "sip:example.net", cseq, fields), 0));
+        assert!(out[0].starts_with("SIP/2.0 200 OK"), "{out:?}");
+        (server.counters().registrations, server.counters().removals)
+    };
+    let contact = "Contact: <sip:alice@192.0.2.7>\r\n";
+    assert_eq!(register("1", &format!("{contact}Expires: 60\r\n")), (1, 0));
+    assert_eq!(register("2", ""), (2, 0), "a question");
+    assert_eq!(register("3", &format!("{contact}Expires: 0\r\n")), (3, 1));
+    assert_eq!(register("4", "Contact: *\r\nExpires: 0\r\n"), (4, 2));
+}
+
+#[test]
 fn a_call_is_forked_and_the_others_are_cancelled() {
     let mut server = server(|_| {});
     for (n, contact) in ["192.0.2.7:7", "192.0.2.8:8"].into_iter().enumerate() {
