@@ -99,7 +99,7 @@ def test_nothing_of_a_group_is_lost_by_merging() -> None:
             "values": {"mos": recording([4000])}, "ipdv": {"response": recording([10])},
             "reordering": Reordering(ratio=0.5), "losses": LossPattern(lost=1),
             "slowdown": SlowdownResult(few=1, busy=2), "errors": [FailureCount(kind="timeout", count=1)],
-            "rates": {"a": 1.0},
+            "rates": {"a": 1.0}, "tokens": ["7f3a"],
         }
     )  # fmt: skip
     # indices follow from the merged counts, by what the agents say of the model

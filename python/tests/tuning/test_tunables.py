@@ -306,7 +306,7 @@ def test_the_paper_and_its_rivals_are_settings() -> None:
 def _limits(wanted: service.ServiceClass) -> list[tuple[str, float, bool]]:
     """What a search keeps to for a class of service."""
     made = PreparedBench(_Measuring(wanted.metrics), "own", {}, {}, (), wanted, False)  # type: ignore[arg-type]
-    goal = search_run._goal(made, search_run.TuningSearchRequest(BenchRequest("own")))
+    goal = search_run.goal_of(made, search_run.TuningSearchRequest(BenchRequest("own")))
     return [(one.name, one.most, one.upper) for one in goal.limits]
 
 
