@@ -97,6 +97,20 @@ pub fn setup_error(at: &str, why: &dpdk::Error) -> SetupError {
     SetupError::new("ND-92-12", at, why.describe() + &said, why.fix())
 }
 
+/// What is wrong with the devices of a profile's ports, as far as it can be told before they are opened.
+pub fn check_devices(ports: &[profile::Port]) -> Vec<SetupError> {
+    let wrong = |(index, port): (usize, &profile::Port)| {
+        let why = port.device.parse::<dpdk::Device>().err()?;
+        Some(SetupError::new(
+            "ND-104-04",
+            format!("transport.dpdk.ports[{index}].device"),
+            why.describe(),
+            why.fix(),
+        ))
+    };
+    ports.iter().enumerate().filter_map(wrong).collect()
+}
+
 /// Whether DPDK can have so much. Of huge pages it sees itself how many there are; and what it has it need not get.
 pub fn has_memory(at: &str, bytes: u64, huge_pages: bool) -> Result<(), SetupError> {
     if huge_pages || Eal::running().is_some() {

@@ -3,7 +3,7 @@
 
 use crate::files::Files;
 use element::registry::Registry as Kinds;
-use profile::{Error, Profile};
+use profile::{Error, Profile, Transport};
 use system::rpc::{self, BAD_PROFILE};
 
 /// Why a profile is not taken.
@@ -35,7 +35,11 @@ pub fn load(text: &str, files: Files<'_>, kinds: &Kinds) -> Result<Profile, Refu
     let profile = profile::load_resolved(text, |profile| {
         files.of_profile(profile, kinds).map_err(Refusal::NotAllowed)
     })?;
-    let mut faults = endpoint::check(&profile);
+    let mut faults = match &profile.transport {
+        Transport::Dpdk(dpdk) => dataplane::ports::check_devices(&dpdk.ports),
+        _ => Vec::new(),
+    };
+    faults.extend(endpoint::check(&profile));
     if faults.is_empty() {
         faults = stream::graph::check(&profile, kinds);
     }
