@@ -61,3 +61,13 @@ def test_a_port_whose_interface_is_gone_is_told(lab: Lab, cable: Wire) -> None:
     sh(*cable.at_far, "ip", "link", "del", "w1")
     assert process.wait(60) == 91, out.read_text()
     assert "ND-91-23" in out.read_text() and "gone" in out.read_text(), out.read_text()
+
+
+def test_packets_with_wrong_checksums_are_told(lab: Lab, cable: Wire) -> None:
+    words = ("--listen", f"{OWN}:80", "--port", "af_packet:w1", "--prefix", "24")
+    process, out = serve(lab, *words, at=cable.at_far)
+    # the kernel leaves the checksum of what it sends over a veth pair to be filled in
+    sh(*cable.at_near, "sh", "-c", f"curl -sS --max-time 3 http://{OWN}/ || true")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0, out.read_text()
+    assert "wrong checksums" in out.read_text() and "ethtool -K" in out.read_text(), out.read_text()

@@ -55,6 +55,7 @@ impl TryFrom<Value> for ServiceSettings {
 
 /// Serve. Standard output gets `{"ready": …}`, then `{"counters": …}` every second or as `--settings` says, and at the end.
 pub fn run(args: &Service) -> Result<(), SetupError> {
+    crate::log::start(tracing::Level::WARN, true);
     let unwatched =
         |error: std::io::Error| SetupError::new("ND-92-05", "signals", error.to_string(), "See ulimit -a");
     let (wanted, stop): (ServiceSettings, _) = match &args.settings {
