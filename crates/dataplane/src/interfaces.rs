@@ -4,6 +4,7 @@ use dpdk::Port;
 use engine::ElementStats;
 use profile::graph::{Direction, queue};
 use run::interfaces::{Interface, Interfaces};
+use std::collections::BTreeMap;
 
 /// The counters of these ports since they were opened; `elements` are those of their graph.
 pub fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interfaces {
@@ -28,6 +29,7 @@ pub fn interfaces(ports: &[(String, Port)], elements: &[ElementStats]) -> Interf
             tx_dropped: stats.tx_unfit,
             rx_errors: stats.rx_errors,
             tx_errors: stats.tx_errors,
+            stack: BTreeMap::new(),
         };
         (name.clone(), interface)
     };

@@ -10,9 +10,10 @@ use profile::{Congestion, parse_mac};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, Control, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack, TcpConfig,
-    Transmit,
+    Config, Control, Counters, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack,
+    TcpConfig, Transmit,
 };
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,11 @@ fn take(stack: &mut Stack, mbuf: &Mbuf, whole: &mut Vec<u8>, now: u64) -> Recipi
         return stack.receive(mbuf.data(), now);
     }
     whole.resize(mbuf.len(), 0);
-    if mbuf.copy_to(whole) { stack.receive(whole, now) } else { Recipient::Here }
+    if mbuf.copy_to(whole) {
+        return stack.receive(whole, now);
+    }
+    stack.count_unreadable();
+    Recipient::Here
 }
 
 /// Frames on their way to the port.
@@ -247,10 +252,11 @@ impl StackPort {
             tx_dropped: stats.tx_unfit,
             rx_errors: stats.rx_errors,
             tx_errors: stats.tx_errors,
+            stack: counted(self.stack.counters()),
         }
     }
 
-    /// What the port counted in this run.
+    /// What the port counted in this run, and of its stacks this worker's.
     pub fn interface(&self, into: &mut Interfaces) {
         into.insert(self.name.clone(), self.counters().since(&self.before));
     }
@@ -293,7 +299,8 @@ impl StackPort {
     /// Say what went wrong below the connections.
     fn conclude(&self) {
         let counters = self.stack.counters();
-        tracing::debug!(port = %self.name, ?counters, "connections over DPDK");
+        let counted = counted(counters);
+        tracing::debug!(port = %self.name, ?counted, "connections over DPDK");
         let Share { worker, workers } = self.exchange.share;
         let (redirected, full) = self.exchange.redirected();
         if workers > 1 && worker == 0 {
@@ -324,6 +331,19 @@ fn tcp(settings: &profile::Tcp) -> TcpConfig {
     }
 }
 
+/// What a user asks of a stack first: what it had to send again and why, and what it dropped, where it dropped anything.
+fn counted(counters: &Counters) -> BTreeMap<String, u64> {
+    let of_tcp = [
+        ("tcp_segments_sent", counters.segments_sent),
+        ("tcp_retransmitted", counters.retransmitted),
+        ("tcp_timeouts", counters.timeouts),
+        ("tcp_resets_sent", counters.resets_sent),
+    ];
+    let drops = Drop::NAMES.iter().zip(counters.drops).filter(|(_, n)| *n > 0);
+    let drops = drops.map(|(name, n)| (format!("dropped_{name}"), n));
+    of_tcp.map(|(name, n)| (name.to_owned(), n)).into_iter().chain(drops).collect()
+}
+
 fn limited(mut rx: RxQueue) -> RxQueue {
     rx.limit(BURST);
     rx
@@ -337,4 +357,25 @@ fn too_few_queues(open: &OpenPort<'_>, workers: usize, at: &str) -> SetupError {
     let fix = "Use fewer workers, or give the port more queues: qpairs=N of af_packet, queue_count=N of af_xdp, queues=N of \
                vhost and virtio; at both ends of a memif as many";
     SetupError::new("ND-92-12", format!("{at}.queues"), what, fix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stack_counted_has_names() {
+        let mut counters =
+            Counters { segments_sent: 9, retransmitted: 3, timeouts: 2, ..Counters::default() };
+        counters.drops[Drop::BadChecksum as usize] = 4;
+        let said: Vec<_> = counted(&counters).into_iter().collect();
+        let expected = [
+            ("dropped_bad_checksum", 4),
+            ("tcp_resets_sent", 0),
+            ("tcp_retransmitted", 3),
+            ("tcp_segments_sent", 9),
+            ("tcp_timeouts", 2),
+        ];
+        assert_eq!(said, expected.map(|(name, n)| (name.to_owned(), n)));
+    }
 }

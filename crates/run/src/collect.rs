@@ -85,6 +85,8 @@ pub struct Collector {
     interfaces_first: Interfaces,
     interfaces_last: Interfaces,
     ports: Interfaces,
+    /// What each worker's stack on a port counted.
+    stacks: BTreeMap<String, BTreeMap<usize, BTreeMap<String, u64>>>,
     ports_then: Interfaces,
     elements: BTreeMap<String, ElementCounts>,
 }
@@ -108,6 +110,7 @@ impl Collector {
             interfaces_first: seen.clone(),
             interfaces_last: seen,
             ports: Interfaces::new(),
+            stacks: BTreeMap::new(),
             ports_then: Interfaces::new(),
             elements: BTreeMap::new(),
             plan,
@@ -158,7 +161,7 @@ impl Collector {
         for tally in sample.addresses.drain(..) {
             self.groups[tally.group].add_address(tally);
         }
-        self.ports.append(&mut sample.ports);
+        self.take_ports(sample.worker, std::mem::take(&mut sample.ports));
         for element in sample.elements.drain(..) {
             self.elements.insert(element.name.clone(), element);
         }
@@ -176,6 +179,18 @@ impl Collector {
         let before = self.series.len();
         self.close_intervals();
         &self.series[before..]
+    }
+
+    /// Each worker tells of the whole port, and of its own stack on it: these are added up.
+    fn take_ports(&mut self, worker: usize, ports: Interfaces) {
+        for (name, mut port) in ports {
+            let stacks = self.stacks.entry(name.clone()).or_default();
+            stacks.insert(worker, std::mem::take(&mut port.stack));
+            for (what, n) in stacks.values().flatten() {
+                *port.stack.entry(what.clone()).or_default() += n;
+            }
+            self.ports.insert(name, port);
+        }
     }
 
     /// Make points of the intervals that are whole.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 /// Counters of one interface, since it came up or since an earlier look.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Interface {
     /// Packets received.
     pub rx_packets: u64,
@@ -23,6 +23,9 @@ pub struct Interface {
     pub rx_errors: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
+    /// What the stacks counted that run over a port of our own, by name.
+    #[serde(flatten)]
+    pub stack: BTreeMap<String, u64>,
 }
 
 /// Every interface of this namespace, with its index.
@@ -44,6 +47,9 @@ impl Interface {
             tx_dropped: d(self.tx_dropped, earlier.tx_dropped),
             rx_errors: d(self.rx_errors, earlier.rx_errors),
             tx_errors: d(self.tx_errors, earlier.tx_errors),
+            stack: (self.stack.iter())
+                .map(|(name, n)| (name.clone(), d(*n, earlier.stack.get(name).copied().unwrap_or(0))))
+                .collect(),
         }
     }
 }
@@ -61,7 +67,7 @@ pub fn read() -> io::Result<Interfaces> {
 pub fn between(before: &Interfaces, after: &Interfaces) -> Interfaces {
     after
         .iter()
-        .map(|(name, now)| (name.clone(), now.since(&before.get(name).copied().unwrap_or_default())))
+        .map(|(name, now)| (name.clone(), now.since(before.get(name).unwrap_or(&Interface::default()))))
         .collect()
 }
 
@@ -97,6 +103,7 @@ fn parse(text: &str) -> Interfaces {
                 tx_dropped,
                 rx_errors,
                 tx_errors,
+                stack: BTreeMap::new(),
             };
             Some((name.trim().to_owned(), counters))
         })
@@ -113,7 +120,7 @@ mod tests {
                      lo:  100  2 0 1 0 0 0 0  300 4 5 6 0 0 0 0\n  bad: 1 2 3\n";
         let found = parse(table);
         assert_eq!(found.len(), 1);
-        let lo = found["lo"];
+        let lo = &found["lo"];
         assert_eq!((lo.rx_bytes, lo.rx_packets, lo.rx_dropped), (100, 2, 1));
         assert_eq!((lo.tx_bytes, lo.tx_packets, lo.tx_errors, lo.tx_dropped), (300, 4, 5, 6));
         assert!(read().expect("proc").contains_key("lo"));

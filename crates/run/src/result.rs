@@ -70,7 +70,7 @@ pub struct SeriesPoint {
     pub groups: BTreeMap<String, GroupPoint>,
     /// Workers of the generator.
     pub workers: Vec<WorkerUsage>,
-    /// Counters by interface, of this interval.
+    /// Counters by interface, of this interval, as in the result.
     #[schemars(with = "BTreeMap<String, BTreeMap<String, u64>>")]
     pub interfaces: Interfaces,
 }
@@ -417,7 +417,7 @@ pub struct TrialResult {
     pub groups: Vec<GroupResult>,
     /// Workers of the generator, over the measure phase.
     pub workers: Vec<WorkerUsage>,
-    /// Counters by interface, over the run.
+    /// Counters by interface, over the run. A DPDK port with connections has its TCP/IP stack's, too.
     #[schemars(with = "BTreeMap<String, BTreeMap<String, u64>>")]
     pub interfaces: Interfaces,
     /// DPDK: each port's driver and offloads, and who does which work, as `graph.describe` has it.

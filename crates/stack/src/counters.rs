@@ -34,11 +34,13 @@ pub enum Drop {
     SocketFull,
     /// It comes from an address that no other host can have.
     BadSource,
+    /// A frame in several pieces of memory could not be put together.
+    NotCopied,
 }
 
 impl Drop {
     /// The names in counters, in the order of the variants.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "other_host",
         "not_for_us",
         "malformed",
@@ -54,6 +56,7 @@ impl Drop {
         "reply_queue_full",
         "socket_full",
         "bad_source",
+        "not_copied",
     ];
 }
 

@@ -545,6 +545,12 @@ impl Stack {
         self.take_frame(frame, now)
     }
 
+    /// A frame arrived and could not be read.
+    pub fn count_unreadable(&mut self) {
+        self.counters.frames_received += 1;
+        self.counters.drop(Drop::NotCopied);
+    }
+
     /// A segment arrived, from Ethernet address `from`.
     fn segment(&mut self, tuple: Tuple, header: &Header, payload: &[u8], from: Mac, now: u64) {
         let hash = self.hash(&tuple);

@@ -573,7 +573,7 @@ class SeriesPoint(Model):
     workers: list[WorkerUsage] = Field(default_factory=list)
     """Workers of the generator."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Counters by interface, of this interval."""
+    """Counters by interface, of this interval, as in the result."""
 
 
 class Status(StatusMethods):
@@ -634,7 +634,7 @@ class TrialResult(Model):
     workers: list[WorkerUsage] = Field(default_factory=list)
     """Workers of the generator, over the measure phase."""
     interfaces: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Counters by interface, over the run."""
+    """Counters by interface, over the run. A DPDK port with connections has its TCP/IP stack's, too."""
     ports: list[dict[str, Any]] = Field(default_factory=list)
     """DPDK: each port's driver and offloads, and who does which work, as `graph.describe` has it."""
     elements: list[dict[str, Any]] = Field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netdyno.core import causes, load_unit
 from netdyno.core.result import Repetition
 from netdyno.core.wire import CauseCount, Distribution, FailureCount, GroupResult, Pauses, StallResult
-from netdyno.report import load_names, model_table, portwork, rates, units
+from netdyno.report import load_names, model_table, portwork, rates, stacks, units
 from netdyno.report.series import by_samples
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M
@@ -543,6 +543,7 @@ def all_tables(rep: Repetition) -> list[Table]:
         places(rep),
         losses(rep),
         interfaces(rep),
+        stacks.table(rep),
         ports(rep),
         elements(rep),
         witnesses(rep),

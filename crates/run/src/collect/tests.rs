@@ -193,6 +193,32 @@ fn what_a_port_did_not_send_makes_the_result_invalid() {
 }
 
 #[test]
+fn what_the_stacks_of_a_port_counted_is_the_sum_over_its_workers() {
+    let port = |rx_packets, retransmitted: u64| interfaces::Interface {
+        rx_packets,
+        stack: [("tcp_retransmitted".to_owned(), retransmitted)].into(),
+        ..Default::default()
+    };
+    let with = |sample: Sample, port| Sample { ports: [("a".to_owned(), port)].into(), ..sample };
+    let collector = after([
+        with(sample(0, 0, 1000), port(10, 3)),
+        with(sample(1, 0, 1000), port(10, 4)),
+        with(sample(0, 1000, 2000), port(25, 5)),
+        with(sample(1, 1000, 2000), port(25, 4)),
+        with(last(0, 2000, 2100), port(26, 5)),
+        with(last(1, 2000, 2100), port(26, 6)),
+    ]);
+    let result = finish(collector);
+    let of =
+        |interfaces: &Interfaces| (interfaces["a"].rx_packets, interfaces["a"].stack["tcp_retransmitted"]);
+    assert_eq!(of(&result.interfaces), (26, 11));
+    let points: Vec<_> = result.series.iter().map(|point| of(&point.interfaces)).collect();
+    assert_eq!(points.iter().map(|point| point.1).sum::<u64>(), 11, "{points:?}");
+    let json = serde_json::to_value(&result.interfaces["a"]).expect("JSON");
+    assert_eq!((&json["rx_packets"], &json["tcp_retransmitted"]), (&26.into(), &11.into()));
+}
+
+#[test]
 fn a_lost_worker_makes_the_result_invalid() {
     let reasons = |result: &TrialResult| result.validity.reasons.iter().map(|r| r.code).collect::<Vec<_>>();
     let whole = || [sample(0, 0, 2000), last(0, 2000, 2100), sample(1, 0, 2000)];
