@@ -273,9 +273,9 @@ impl Service for Http {
     fn sent(&mut self, id: ConnectionId, bytes: usize) {
         let Some(session) = self.sessions.get_mut(id.slot as usize) else { return };
         session.taken += bytes as u64;
-        while let Some(response) = session.unsent.pop_front_if(|response| response.end <= session.taken) {
+        while session.unsent.front().is_some_and(|response| response.end <= session.taken) {
             self.counters.responses += 1;
-            self.counters.body_bytes += response.body;
+            self.counters.body_bytes += session.unsent.pop_front().map_or(0, |response| response.body);
         }
     }
 

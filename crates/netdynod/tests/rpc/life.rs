@@ -99,7 +99,7 @@ fn it_says_what_it_is_and_can() {
     for protocol in ["mqtt", "http", "ping", "stream", "script"] {
         assert!(names("models").iter().any(|name| name == protocol), "{protocol}");
     }
-    assert_eq!(names("counters").len(), 14);
+    assert_eq!(names("counters").len(), 15);
     assert!(names("failures").contains(&"timeout".to_owned()));
     for model in about["models"].as_array().unwrap() {
         assert!(
