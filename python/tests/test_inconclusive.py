@@ -47,6 +47,22 @@ def test_steal_makes_inconclusive_from_its_limit_on(
         verdict.undisturbed()
 
 
+@pytest.mark.parametrize(("share", "legal"), [(0.1, False), (0.5, True)])
+def test_what_is_late_where_programs_wait_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, share: float, legal: bool
+) -> None:
+    now = {"waited": 7.0, "time": 100.0}
+    monkeypatch.setattr(inconclusive, "waited", lambda: now["waited"])
+    monkeypatch.setattr(inconclusive.time, "monotonic", lambda: now["time"])
+    verdict = Verdict()
+    now.update(waited=7.0 + 10 * share, time=110.0)
+    if legal:
+        with pytest.raises(Inconclusive, match="waited for a processor in 50% of the time"):
+            verdict.processors_were_free()
+    else:
+        verdict.processors_were_free()
+
+
 def test_a_run_is_inconclusive_for_want_of_time_alone() -> None:
     verdict = Verdict()
     verdict.valid([])

@@ -2,13 +2,14 @@
 
 A test passes, fails, or is inconclusive. The last has a cause that was measured, which is why nothing but the
 methods of `Verdict` can end a test so: the share of CPU time that the host of this machine took (steal, `/proc/stat`),
-or a run that netdyno itself calls invalid for lateness or CPU. A wrong result is never inconclusive.
+how long programs waited for a processor (`/proc/pressure/cpu`), or a run that netdyno itself calls invalid for lateness or CPU. A wrong result is never inconclusive.
 `./do test` counts inconclusive tests apart and bounds them.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,8 @@ import pytest
 
 STEAL = 0.05
 """Share of CPU time from which on the host is said to have disturbed what was timed; tuning has the same limit."""
+CROWDED = 0.2
+"""Share of the time with programs that wait for a processor from which on nothing is said of when one of them sends."""
 OF_TIME = frozenset({"ND-90-01", "ND-90-02", "ND-90-03", "ND-90-08"})
 """Why netdyno calls a run invalid when the machine gives it no time: offered less, late, starved."""
 
@@ -49,11 +52,21 @@ def stolen_share(since: tuple[int, int], now: tuple[int, int]) -> float:
     return (now[1] - since[1]) / whole if whole > 0 else 0.0
 
 
+def waited() -> float:
+    """Seconds since boot in which some program waited for a processor; 0 where the kernel does not tell (PSI)."""
+    try:
+        first = Path("/proc/pressure/cpu").read_text().split("\n", 1)[0]
+    except OSError:
+        return 0.0
+    return int(first.rpartition("total=")[2]) / 1e6
+
+
 class Verdict:
     """What a test may say about its own measurement, from its start on."""
 
     def __init__(self) -> None:
         self._since = cpu_times()
+        self._begun, self._waited = time.monotonic(), waited()
 
     def steal(self) -> float:
         """The share of CPU time that the host has taken since the test began."""
@@ -63,6 +76,12 @@ class Verdict:
         """Go on if the host has left the machine its CPUs; to be asked before anything that depends on speed is judged."""
         if (share := self.steal()) >= STEAL:
             raise Inconclusive(f"steal {share:.0%}")
+
+    def processors_were_free(self) -> None:
+        """Go on if programs seldom waited for a processor; to be asked when a message of a program of ours was late."""
+        share = (waited() - self._waited) / max(time.monotonic() - self._begun, 1e-3)
+        if share >= CROWDED:
+            raise Inconclusive(f"programs waited for a processor in {share:.0%} of the time")
 
     def valid(self, reasons: Iterable[Reason]) -> None:
         """Go on if a run of netdyno is valid. Invalid for want of time is inconclusive, for anything else a failure."""

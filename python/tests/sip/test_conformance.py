@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from inconclusive import Verdict
 
 from netdyno.cli import app
 from netdyno.errors import Error
@@ -51,8 +53,11 @@ def test_every_purpose_has_its_file() -> None:
 
 
 @pytest.mark.parametrize("test", IDS)
-def test_a_conforming_server_passes(test: str) -> None:
+def test_a_conforming_server_passes(test: str, verdict: Verdict) -> None:
     found = outcome(test)
+    if re.search(r" after [\d.]+ ms; expected ", found.reason):
+        # a message of the server's came at another time than it should
+        verdict.processors_were_free()
     assert found.verdict == "pass", found.reason + "\n" + "\n".join(ladder.lines(found.ladder))
 
 
