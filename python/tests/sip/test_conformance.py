@@ -55,8 +55,9 @@ def test_every_purpose_has_its_file() -> None:
 @pytest.mark.parametrize("test", IDS)
 def test_a_conforming_server_passes(test: str, verdict: Verdict) -> None:
     found = outcome(test)
-    if re.search(r" after [\d.]+ ms; expected ", found.reason):
-        # a message of the server's came at another time than it should
+    # a timer that fires too early is wrong on any machine; one that fires late may have had no processor
+    timed = re.search(r" after ([\d.]+) ms; expected ([\d.]+) ms", found.reason)
+    if timed and float(timed[1]) > float(timed[2]):
         verdict.processors_were_free()
     assert found.verdict == "pass", found.reason + "\n" + "\n".join(ladder.lines(found.ladder))
 
