@@ -96,7 +96,7 @@ class Network:
                 ends[plug.node.name].append(plug.interface)
         for name, interfaces in ends.items():
             if interfaces:
-                _await(self.nodes[name], interfaces)
+                await_carrier(self.nodes[name], interfaces)
 
     def down(self) -> None:
         """Take everything away."""
@@ -200,8 +200,8 @@ class Network:
         self.down()
 
 
-def _await(node: Node, interfaces: list[str]) -> None:
-    """What is sent first is not to be lost, such as the one question that ARP asks in a second."""
+def await_carrier(node: Node, interfaces: list[str]) -> None:
+    """Wait until they carry. What is sent first is not to be lost, such as the one question that ARP asks in a second."""
     until = time.monotonic() + PATIENCE
     while not node.carries(*interfaces):
         if time.monotonic() > until:

@@ -17,6 +17,8 @@ from netdyno.system.process import find
 
 PACKAGE = "kea-dhcp4-server"
 STARTED = "DHCP4_STARTED"
+UNHEARD = "DHCPSRV_OPEN_SOCKET_FAIL"
+"""Said of an interface that it does not listen on; it starts nevertheless."""
 
 
 class Options(Settings):
@@ -85,8 +87,11 @@ class Kea(Server):
         return []
 
     def serving(self) -> bool:
-        """Whether it says so."""
-        return self.process is not None and STARTED in self.process.log.read_text(errors="replace")
+        """Whether it says so, and listens."""
+        if self.process is None:
+            return False
+        said = self.process.log.read_text(errors="replace")
+        return STARTED in said and UNHEARD not in said
 
     def counters(self) -> dict[str, float]:
         """Leases, each as often as it was written down."""

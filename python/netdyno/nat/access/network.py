@@ -16,7 +16,7 @@ from netdyno import paths
 from netdyno.errors import Error
 from netdyno.lab.dut.base import DutSite
 from netdyno.lab.dut.nginx import Nginx
-from netdyno.lab.network import Network
+from netdyno.lab.network import Network, await_carrier
 from netdyno.lab.node import NamespaceNode, add_address
 from netdyno.lab.topology import need_root
 from netdyno.nat.access import kernel_nat, plan
@@ -171,6 +171,8 @@ class AccessNetwork:
             add_address(ip, bridge, ipaddress.ip_interface(address))
 
         self._run_on(host, work)
+        # Kea never listens on an interface that does not carry when it starts
+        await_carrier(self._node(host), [plan.BRIDGE])
 
     def _route(self, host: str, to: str, router: str) -> None:
         self._run_on(host, lambda ip: ip.route("add", dst=to, gateway=router))
