@@ -201,7 +201,7 @@ class Network:
 
 
 def await_carrier(node: Node, interfaces: list[str]) -> None:
-    """Wait until they carry. What is sent first is not to be lost, such as the one question that ARP asks in a second."""
+    """Wait until they carry: what is sent first is not to be lost, as ARP asks once a second."""
     until = time.monotonic() + PATIENCE
     while not node.carries(*interfaces):
         if time.monotonic() > until:
