@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-/// A test that hangs ends.
+/// Longer than any usual transfer takes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The link to the kernel of this thread's namespace.
@@ -25,8 +25,10 @@ struct Lab {
     loss: u32,
     late: u32,
     held: Vec<(u64, bool, Vec<u8>)>,
-    /// Every frame, as a capture file has it.
-    pcap: Vec<u8>,
+    /// A test that hangs ends.
+    patience: Duration,
+    /// Every frame, as a capture file has it; none where there are too many to keep.
+    pcap: Option<Vec<u8>>,
 }
 
 /// A payload that no shift of it equals.
@@ -57,7 +59,17 @@ impl Lab {
             .flat_map(|word| word.to_ne_bytes())
             .collect();
         let (begun, rng) = (Instant::now(), SmallRng::seed_from_u64(5));
-        Some(Self { device, stack, begun, rng, loss, late, held: Vec::new(), pcap })
+        Some(Self {
+            device,
+            stack,
+            begun,
+            rng,
+            loss,
+            late,
+            held: Vec::new(),
+            patience: PATIENCE,
+            pcap: Some(pcap),
+        })
     }
 
     fn now(&self) -> u64 {
@@ -65,10 +77,11 @@ impl Lab {
     }
 
     fn record(&mut self, frame: &[u8]) {
+        let Some(pcap) = &mut self.pcap else { return };
         let at = self.begun.elapsed();
         let words = [at.as_secs() as u32, at.subsec_micros(), frame.len() as u32, frame.len() as u32];
-        self.pcap.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        self.pcap.extend_from_slice(frame);
+        pcap.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        pcap.extend_from_slice(frame);
     }
 
     /// One frame's way: it passes, or gets lost, or is held back.
@@ -116,7 +129,7 @@ impl Lab {
     /// Go on until `done`.
     fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
         while !done(self) {
-            assert!(self.begun.elapsed() < PATIENCE, "{:?}", self.stack.counters());
+            assert!(self.begun.elapsed() < self.patience, "{:?}", self.stack.counters());
             self.turn();
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -151,7 +164,7 @@ impl Lab {
     /// Number of frames that tshark finds by this filter; `None`, and said, where it is not installed.
     fn tshark(&self, filter: &str) -> Option<usize> {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        std::fs::write(file.path(), &self.pcap).expect("written");
+        std::fs::write(file.path(), self.pcap.as_ref().expect("recorded")).expect("written");
         let args = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", filter, "-r"];
         let Ok(found) = Command::new("tshark").args(args).arg(file.path()).output() else {
             outcome::skipped("tshark is not installed");
@@ -236,6 +249,84 @@ fn loss_and_reordering_change_nothing_for_the_bytes() {
         let counters = echoed(&mut lab, 500_000, false);
         assert!(counters.retransmitted > 0, "something was lost: {counters:?}");
     }
+}
+
+/// A payload of any length: a block of a prime length, again and again.
+struct Endless {
+    block: Vec<u8>,
+}
+
+impl Endless {
+    fn new(salt: u64) -> Self {
+        Self { block: payload(1_048_583, salt) }
+    }
+
+    /// What comes at an offset, up to the end of the block or of `len` bytes in all.
+    fn at(&self, offset: u64, len: u64) -> &[u8] {
+        let rest = &self.block[(offset % self.block.len() as u64) as usize..];
+        &rest[..(len - offset).min(rest.len() as u64) as usize]
+    }
+
+    /// Whether `bytes` are what comes at an offset.
+    fn is_at(&self, mut offset: u64, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let all = self.at(offset, u64::MAX);
+            let (now, rest) = bytes.split_at(bytes.len().min(all.len()));
+            if *now != all[..now.len()] {
+                return false;
+            }
+            (offset, bytes) = (offset + now.len() as u64, rest);
+        }
+        true
+    }
+}
+
+#[test]
+fn a_long_transfer_with_loss_and_reordering_is_byte_for_byte_both_ways() {
+    // a gibibyte in the long run of the tests
+    let full = std::env::var_os("NETDYNO_TESTS").is_some_and(|which| which == "full");
+    let len: u64 = if full { 1 << 30 } else { 8 << 20 };
+    let Some(mut lab) = Lab::new(10, 10, TcpConfig::default()) else { return };
+    lab.pcap = None;
+    lab.patience = Duration::from_secs(1_200);
+    let (address, server) = echo_server(false);
+    let now = lab.now();
+    let handle = lab.stack.connect(ip(0, false), address, 1, now).expect("a port");
+    let content = Endless::new(1);
+    let (mut given, mut back, mut shut) = (0, 0, false);
+    let mut buffer = vec![0; 64 << 10];
+    lab.until(|lab| {
+        let now = lab.now();
+        while given < len {
+            match lab.stack.write(handle, content.at(given, len), now).expect("open") {
+                0 => break,
+                n => given += n as u64,
+            }
+        }
+        if given == len && !shut {
+            lab.stack.shut_down(handle, now);
+            shut = true;
+        }
+        loop {
+            match lab.stack.read(handle, &mut buffer, now).expect("no error") {
+                Received::Bytes(n, _) => {
+                    assert!(content.is_at(back, &buffer[..n]), "other bytes within {n} at {back}");
+                    back += n as u64;
+                }
+                Received::Dry => return false,
+                Received::End => return shut,
+            }
+        }
+    });
+    assert_eq!((given, back), (len, len));
+    let now = lab.now();
+    lab.stack.close(handle, now);
+    lab.until(|_| server.is_finished());
+    assert_eq!(server.join().expect("served") as u64, len, "Linux got all of it");
+    let counters = lab.stack.counters();
+    // a hundredth of the frames is lost
+    assert!(counters.retransmitted > len / 1_460 / 200, "something was lost: {counters:?}");
+    println!("{len} bytes each way in {:.1} s: {counters:?}", lab.begun.elapsed().as_secs_f64());
 }
 
 #[test]
