@@ -15,6 +15,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Bytes before the quotation.
 const HEADER: usize = 8;
 
+/// Next header and length of the header of fragments (RFC 8200 section 4.5).
+const FRAGMENT: u8 = 44;
+const FRAGMENT_HEADER: usize = 8;
+
 /// What happened to the quoted packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketOutcome {
@@ -116,8 +120,16 @@ fn quoted_v6(packet: &[u8]) -> Option<Quoted> {
     let total = ipv6::LEN + usize::from(u16::from_be_bytes([head[4], head[5]]));
     let address = |at: usize| take::<16>(head, at).map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
     let (source, destination) = (address(8)?, address(24)?);
-    // Our own frames have no extension headers unless the recipe has them.
-    (head[0] >> 4 == 6).then(|| quoted((source, destination), (head[6], ipv6::LEN, total), packet))?
+    // Our own frames have no extension headers unless the recipe has them, and that of fragments.
+    let (carried, header) = match head[6] {
+        FRAGMENT => {
+            let [next, _, high, low] = *take::<4>(packet, ipv6::LEN)?;
+            let is_first = u16::from_be_bytes([high, low]) >> 3 == 0;
+            is_first.then_some((next, ipv6::LEN + FRAGMENT_HEADER))?
+        }
+        carried => (carried, ipv6::LEN),
+    };
+    (head[0] >> 4 == 6).then(|| quoted((source, destination), (carried, header, total), packet))?
 }
 
 fn quoted(
@@ -259,6 +271,18 @@ mod tests {
             let refused = IcmpError { outcome: PacketOutcome::Refused, quoted: None };
             assert_eq!(parse(&error(false, (3, 3), &packet[..len])), Some(refused), "{len} bytes");
         }
+    }
+
+    #[test]
+    fn the_first_fragment_of_a_packet_is_a_quotation() {
+        let mut packet = sent(true, 200);
+        packet.splice(40..40, [17, 0, 0, 1, 0, 0, 0, 9]);
+        packet[6] = 44;
+        let quoted = |packet: &[u8]| parse(&error(true, (2, 0), packet)).expect("an error").quoted;
+        let found = quoted(&packet).expect("the ports of the first");
+        assert_eq!((found.protocol, found.source.port(), found.destination.port()), (17, 5001, 5002));
+        packet[43] = 9;
+        assert_eq!(quoted(&packet), None, "a later one has none");
     }
 
     #[test]

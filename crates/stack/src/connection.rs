@@ -95,6 +95,8 @@ pub(crate) mod flag {
     pub const ACCEPTED: u32 = 1 << 22;
     /// It is in the list of those that are only remembered.
     pub const REMEMBERED: u32 = 1 << 23;
+    /// Its segments are smaller than both ends would take, as a router on the path said.
+    pub const SMALL_PATH: u32 = 1 << 24;
 }
 
 /// Events that its owner is to be told of.
@@ -205,8 +207,9 @@ pub(crate) struct Connection {
     pub send_scale: u8,
     pub receive_scale: u8,
     pub flags: u32,
-    /// Largest payload of a segment, without options; and the one that we take, as our SYN says.
+    /// Largest payload of a segment, without options; the one that both ends take; and the one that we take, as our SYN says.
     pub mss: u16,
+    pub agreed_mss: u16,
     pub offered_mss: u16,
     /// The largest payload of a segment that came.
     pub largest: u16,
@@ -261,6 +264,7 @@ impl Connection {
             receive_scale: 0,
             flags: 0,
             mss,
+            agreed_mss: mss,
             offered_mss: mss,
             largest: 0,
             generation: 0,
@@ -396,6 +400,19 @@ impl Connection {
     #[inline]
     pub fn disarm(&mut self) {
         self.arm(Deadline::None, NEVER);
+    }
+
+    /// The path carries segments of `most` bytes, or whatever the ends take. Whether that is less than before.
+    pub fn fit_path(&mut self, most: Option<u16>) -> bool {
+        let (before, size) = (self.mss, most.unwrap_or(u16::MAX).min(self.agreed_mss));
+        if self.has(flag::SMALL_PATH) || size < before {
+            self.mss = size;
+            self.clear(flag::SMALL_PATH);
+            if size < self.agreed_mss {
+                self.set(flag::SMALL_PATH);
+            }
+        }
+        self.mss < before
     }
 
     /// Whether it waits for nothing that it sent.

@@ -26,7 +26,7 @@ pub enum Drop {
     BadAck,
     /// The listener has no room for more connections.
     ListenerFull,
-    /// An ICMP message about no connection of ours.
+    /// An ICMP message about no connection or datagram of ours, or one that says what cannot be.
     ForeignIcmp,
     /// A reply found the queue of replies full.
     ReplyQueueFull,

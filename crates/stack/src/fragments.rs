@@ -15,8 +15,8 @@ const PATIENCE: u64 = 60 * SECOND;
 /// Most pieces of one packet.
 const PIECES: usize = 256;
 /// Bytes of the fragment header of IPv6, and what stands for it in the header before.
-const HEADER: usize = 8;
-const FRAGMENT: u8 = 44;
+pub(crate) const HEADER: usize = 8;
+pub(crate) const FRAGMENT: u8 = 44;
 
 /// A piece as it was found in a frame.
 struct Piece<'a> {

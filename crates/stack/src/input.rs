@@ -37,6 +37,7 @@ impl Connection {
         // RFC 9293 section 3.7.1: 536 where nothing is said; less than 64 is nobody's (RFC 791: 68 bytes of a packet)
         let peer = options.mss.unwrap_or(if self.tuple.local.is_ipv4() { 536 } else { 1220 }).max(64);
         self.mss = self.mss.min(peer);
+        self.agreed_mss = self.agreed_mss.min(peer);
         self.congestion.resize(self.mss);
         if let Some((value, _)) = options.timestamps.filter(|_| env.config.timestamps) {
             self.set(flag::TIMESTAMPS);

@@ -25,6 +25,7 @@ mod listening;
 mod neighbours;
 mod output;
 mod packets;
+mod path_mtu;
 mod ports;
 mod rtt;
 mod seq;

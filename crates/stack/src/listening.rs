@@ -2,8 +2,12 @@
 
 use crate::connection::Tuple;
 use crate::packets::{Packets, Queue};
+use crate::path_mtu::LEAST_V4;
+use packet::{ipv4, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// Places for peers that large datagrams were sent to, of which a path can be too small.
+const PLACES: usize = 256;
 /// Bytes of a sender's address and port before its datagram, in a form of one length.
 const SENDER: usize = 19;
 
@@ -29,16 +33,44 @@ pub(crate) struct Listening {
     received: Queue,
     /// Memory for a datagram with its sender.
     whole: Vec<u8>,
+    /// Who was sent a large datagram, by a hash: the last one of each place.
+    answered: Vec<Option<SocketAddr>>,
+}
+
+/// The place of a peer among those that were answered.
+fn place(peer: SocketAddr) -> usize {
+    let fold = |bytes: &[u8]| bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(*byte));
+    let ip = match peer.ip() {
+        IpAddr::V4(ip) => fold(&ip.octets()),
+        IpAddr::V6(ip) => fold(&ip.octets()),
+    };
+    let hash = (ip ^ u32::from(peer.port())).wrapping_mul(0x9e37_79b1);
+    (hash >> 24) as usize % PLACES
 }
 
 impl Listening {
     pub fn new(local: SocketAddr, room: usize) -> Self {
         let (packets, received) = (Packets::default(), Queue::default());
-        Self { local, dropped: 0, room, packets, received, whole: Vec::new() }
+        Self { local, dropped: 0, room, packets, received, whole: Vec::new(), answered: Vec::new() }
     }
 
     pub fn matches(&self, tuple: &Tuple) -> bool {
         (tuple.local, tuple.local_port) == (self.local.ip(), self.local.port())
+    }
+
+    /// A datagram of so many bytes was sent from here.
+    pub fn answered(&mut self, tuple: &Tuple, bytes: usize) {
+        if bytes + ipv4::LEN + udp::LEN <= LEAST_V4.into() {
+            return;
+        }
+        self.answered.resize(PLACES, None);
+        self.answered[place(tuple.remote())] = Some(tuple.remote());
+    }
+
+    /// Whether a large datagram was sent there lately: what a router says of one may be true.
+    pub fn has_answered(&self, tuple: &Tuple) -> bool {
+        self.matches(tuple)
+            && self.answered.get(place(tuple.remote())).is_some_and(|peer| *peer == Some(tuple.remote()))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::counters::{Counters, Drop};
 use crate::fragments::Fragments;
 use crate::listening::Listening;
 use crate::neighbours::{Change, Neighbours, Reach, next_hop};
+use crate::path_mtu::{PathMtus, segment_size};
 use crate::ports::Ports;
 use crate::seq::Seq;
 use crate::share::Recipient;
@@ -15,7 +16,6 @@ use crate::wire::{Link, Transmit, send_segment};
 use datagrams::SOCKET;
 use packet::Mac;
 use packet::tcp::{Header, flag as control};
-use packet::{ipv4, ipv6};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use timer::TimerWheel;
@@ -23,6 +23,7 @@ use timer::TimerWheel;
 mod calls;
 mod datagrams;
 mod frames;
+mod icmp;
 mod passive;
 
 /// Names a connection to its owner.
@@ -103,6 +104,7 @@ pub struct Stack {
     /// Connections with events.
     told: VecDeque<u32>,
     neighbours: Neighbours,
+    paths: PathMtus,
     ports: Ports,
     sockets: Sockets,
     /// The datagram socket that hears everybody.
@@ -163,6 +165,7 @@ impl Stack {
             queue: VecDeque::new(),
             told: VecDeque::new(),
             neighbours: Neighbours::new(),
+            paths: PathMtus::default(),
             ports: Ports::new(config.ports.clone(), config.secret[0]),
             sockets: Sockets::new(config.sockets, config.ports.clone(), config.secret[1]),
             listening: None,
@@ -221,8 +224,7 @@ impl Stack {
     }
 
     fn mss(&self, ip: IpAddr) -> u16 {
-        let headers = if ip.is_ipv4() { ipv4::LEN } else { ipv6::LEN } + packet::tcp::LEN;
-        self.config.mtu.saturating_sub(headers as u16).max(64)
+        segment_size(self.config.mtu, ip.is_ipv4())
     }
 
     /// A number for a new connection, in the table. `None`: there are too many.
@@ -509,6 +511,10 @@ impl Stack {
         };
         let link = Link { source: self.config.mac, destination, tags: self.config.tags };
         let tuple = conn.tuple;
+        if !self.paths.is_empty() || conn.has(flag::SMALL_PATH) {
+            let mtu = self.paths.get(tuple.remote, now);
+            conn.fit_path(mtu.map(|mtu| segment_size(mtu, tuple.remote.is_ipv4())));
+        }
         let mut sent = 0;
         let (pool, counters) = (&mut self.pool, &mut self.counters);
         let mut env = Env { now, config: &self.config.tcp, pool, counters };

@@ -92,6 +92,8 @@ impl Connection {
         for (retries, mss) in BLACK_HOLES {
             if self.retries == retries && self.mss > mss && first > u32::from(mss) {
                 self.mss = mss;
+                // it holds for this connection, whatever routers say later
+                self.clear(flag::SMALL_PATH);
                 env.counters.path_mtu_guesses += 1;
             }
         }

@@ -9,7 +9,7 @@ use stack::{Config, ConnectError, Drop, Handle, Stack, State, TcpConfig};
 use std::net::SocketAddr;
 
 /// A stack whose peer's Ethernet address is known.
-fn stack(change: impl FnOnce(&mut Config)) -> Stack {
+pub fn stack(change: impl FnOnce(&mut Config)) -> Stack {
     let mut config = Config { peer: Some(mac(1)), ..config(0, TcpConfig::default()) };
     change(&mut config);
     Stack::new(config)
@@ -20,7 +20,7 @@ fn connect(stack: &mut Stack, now: u64) -> Result<Handle, ConnectError> {
 }
 
 /// The frames that it sends now.
-fn sent(stack: &mut Stack, now: u64) -> Vec<Vec<u8>> {
+pub fn sent(stack: &mut Stack, now: u64) -> Vec<Vec<u8>> {
     stack.advance(now);
     let mut out = Frames::default();
     assert!(stack.transmit(now, &mut out));
@@ -28,7 +28,7 @@ fn sent(stack: &mut Stack, now: u64) -> Vec<Vec<u8>> {
 }
 
 /// TCP header and payload's length of a frame.
-fn tcp(frame: &[u8]) -> (Header, usize) {
+pub fn tcp(frame: &[u8]) -> (Header, usize) {
     let layers = Layers::find(frame).expect("headers");
     let (header, payload) = Header::parse(layers.segment(frame)).expect("a segment");
     (header, payload.len())
@@ -49,7 +49,7 @@ fn answer(last: &Header, sequence: u32, flags: u8) -> Header {
 }
 
 /// A connection that is up, and the SYN that began it. The peer's first byte is number 1.
-fn established(stack: &mut Stack, now: u64) -> (Handle, Header) {
+pub fn established(stack: &mut Stack, now: u64) -> (Handle, Header) {
     let handle = connect(stack, now).expect("a port");
     let (syn, _) = tcp(&sent(stack, now)[0]);
     stack.receive(&segment(0, false, &answer(&syn, 0, flag::SYN | flag::ACK), &[]), now);

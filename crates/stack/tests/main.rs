@@ -7,6 +7,7 @@ mod link;
 mod linux;
 mod lockstep;
 mod packetdrill;
+mod path_mtu;
 mod scenarios;
 mod shared;
 mod transfer;

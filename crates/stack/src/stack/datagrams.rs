@@ -1,13 +1,15 @@
 //! Datagram sockets of a stack: open, send, receive, close; datagrams and ICMP errors that arrive for them.
 
 use super::frames::Replies;
+use super::icmp::told_mtu;
 use super::{ConnectError, REPLIES, Stack, hash};
 use crate::config::Config;
 use crate::connection::Tuple;
 use crate::counters::{Counters, Drop};
-use crate::fragments::{cut, pieces};
+use crate::fragments::{FRAGMENT, HEADER as FRAGMENT_HEADER, cut, pieces};
 use crate::listening::{Listening, SendOutcome};
 use crate::neighbours::{Reach, next_hop};
+use crate::path_mtu::PathMtus;
 use crate::sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 use crate::wire::{Link, Transmit, datagram_size, send_datagram};
 use packet::icmp_error::{IcmpError, PacketOutcome, Quoted};
@@ -31,6 +33,8 @@ struct Line<'a> {
     config: &'a Config,
     replies: &'a mut VecDeque<Vec<u8>>,
     spare: &'a mut Vec<Vec<u8>>,
+    paths: &'a PathMtus,
+    now: u64,
     identification: &'a mut u32,
     whole: &'a mut Vec<u8>,
     counters: &'a mut Counters,
@@ -57,6 +61,8 @@ impl Line<'_> {
         to: &mut impl Transmit,
     ) -> bool {
         let Config { mac, tags, mtu, .. } = *self.config;
+        // longer ones go in fragments that routers may cut further, as long as it is not known better
+        let mtu = self.paths.get(tuple.remote, self.now).unwrap_or(mtu).min(mtu);
         let link = Link { source: mac, destination, tags };
         let v6 = !tuple.local.is_ipv4();
         let body = datagram_size(kind, bytes);
@@ -146,16 +152,20 @@ impl Stack {
             return Sent::Taken;
         };
         let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let paths = &self.paths;
         let (identification, whole) = (&mut self.identification, &mut self.whole);
-        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        let mut line =
+            Line { config, replies, spare, paths, now, identification, whole, counters: &mut self.counters };
         if line.send((socket.kind, &socket.tuple), destination, bytes, to) { Sent::Taken } else { Sent::Full }
     }
 
     /// Send the datagrams that waited for their next hop; whether that was all.
     pub(super) fn transmit_pending(&mut self, now: u64, to: &mut impl Transmit) -> bool {
         let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let paths = &self.paths;
         let (identification, whole) = (&mut self.identification, &mut self.whole);
-        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        let mut line =
+            Line { config, replies, spare, paths, now, identification, whole, counters: &mut self.counters };
         while let Some((socket, bytes)) = self.sockets.pending() {
             let reach = match line.config.peer {
                 Some(mac) => Reach::Known(mac),
@@ -235,9 +245,14 @@ impl Stack {
             remote_port: remote.port(),
         };
         let (config, replies, spare) = (&self.config, &mut self.replies, &mut self.spare);
+        let paths = &self.paths;
         let (identification, whole) = (&mut self.identification, &mut self.whole);
-        let mut line = Line { config, replies, spare, identification, whole, counters: &mut self.counters };
+        let mut line =
+            Line { config, replies, spare, paths, now, identification, whole, counters: &mut self.counters };
         if line.send((SocketKind::Udp, &tuple), destination, bytes, to) {
+            if let Some(one) = &mut self.listening {
+                one.answered(&tuple, bytes.len());
+            }
             SendOutcome::Sent
         } else {
             SendOutcome::Later
@@ -300,22 +315,33 @@ impl Stack {
         error: &IcmpError,
         quoted: &Quoted,
         message: &[u8],
-        v6: bool,
+        now: u64,
     ) {
         let (local, remote) = (quoted.source, quoted.destination);
         let kind = if quoted.protocol == protocol::UDP { SocketKind::Udp } else { SocketKind::Echo };
         let local_port = match kind {
             SocketKind::Udp => Some(local.port()),
-            SocketKind::Echo => identifier(message, v6),
+            SocketKind::Echo => identifier(message, remote.is_ipv6()),
         };
-        let found = local_port.and_then(|local_port| {
-            let (local, remote, remote_port) = (local.ip(), remote.ip(), remote.port());
-            let tuple = Tuple { local, remote, local_port, remote_port };
-            self.sockets.find(self.key(kind, &tuple), kind, &tuple)
+        let (v6, remote_port) = (remote.is_ipv6(), remote.port());
+        let tuple = local_port.map(|local_port| Tuple {
+            local: local.ip(),
+            remote: remote.ip(),
+            local_port,
+            remote_port,
         });
-        let (Some(index), [icmp, code, ..]) = (found, message) else {
+        let found = tuple.and_then(|tuple| self.sockets.find(self.key(kind, &tuple), kind, &tuple));
+        let answered = kind == SocketKind::Udp
+            && self.listening.as_ref().is_some_and(|one| tuple.is_some_and(|tuple| one.has_answered(&tuple)));
+        if found.is_none() && !answered {
             return self.counters.drop(Drop::ForeignIcmp);
-        };
+        }
+        if let Some(told) = told_mtu(message, v6)
+            && !self.paths.learn(remote.ip(), told, self.config.mtu, now)
+        {
+            return self.counters.drop(Drop::ForeignIcmp);
+        }
+        let (Some(index), [icmp, code, ..]) = (found, message) else { return };
         if error.outcome == PacketOutcome::Forwarded {
             return;
         }
@@ -332,7 +358,11 @@ impl Stack {
 /// The identifier of the echo request that an ICMP error quotes.
 fn identifier(message: &[u8], v6: bool) -> Option<u16> {
     let quoted = message.get(ICMP..)?;
-    let header = if v6 { ipv6::LEN } else { usize::from(quoted.first()? & 0x0f) * (ipv4::LEN / 5) };
+    let header = match v6 {
+        true if quoted.get(6)? == &FRAGMENT => ipv6::LEN + FRAGMENT_HEADER,
+        true => ipv6::LEN,
+        false => usize::from(quoted.first()? & 0x0f) * (ipv4::LEN / 5),
+    };
     let request = if v6 { 128 } else { 8 };
     match quoted.get(header..)? {
         [kind, 0, _, _, high, low, ..] if *kind == request => Some(u16::from_be_bytes([*high, *low])),

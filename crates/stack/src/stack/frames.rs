@@ -2,24 +2,19 @@
 
 use super::{REPLIES, Stack};
 use crate::config::Config;
-use crate::connection::{CloseReason, Env, State, Tuple, flag};
+use crate::connection::Tuple;
 use crate::counters::{Counters, Drop};
 use crate::neighbours::{own_v4, own_v6};
-use crate::seq::Seq;
 use crate::share::Recipient;
 use crate::wire::{Link, Transmit, send_segment};
 use packet::arp::Arp;
-use packet::ethernet::{self, Ethernet, LEN, TAG, Tags, kind};
-use packet::icmp_error::{IcmpError, PacketOutcome};
+use packet::ethernet::{self, Ethernet, Tags, kind};
 use packet::layers::{Fault, protocol};
 use packet::nd::{self, Nd};
 use packet::tcp::{Header, Options, flag as control};
-use packet::{Layers, Mac, arp, icmp, ipv4, ipv6};
+use packet::{Layers, Mac, arp, ipv4, ipv6};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
-
-/// The least that ICMP can make of a path's MTU (RFC 1191 section 3 lets it be 68, which only serves attackers).
-const MTU_MIN: u16 = 552;
 
 /// Whether a host can have this address.
 fn is_host(ip: IpAddr) -> bool {
@@ -148,7 +143,7 @@ impl Stack {
         self.whole = whole;
     }
 
-    fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
+    pub(super) fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.replies.len() >= REPLIES {
             self.counters.drop(Drop::ReplyQueueFull);
             return None;
@@ -224,92 +219,5 @@ impl Stack {
         } else {
             self.counters.drop(Drop::ReplyQueueFull);
         }
-    }
-
-    fn take_icmp(&mut self, frame: &[u8], layers: &Layers, now: u64) {
-        let Some((_, local)) = Self::destination(frame, layers) else { return };
-        if let Some(message) = Nd::parse(frame) {
-            let (config, tags) = (&self.config, Tags::of(frame));
-            let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
-            let (change, answer) = self.neighbours.nd(&message, config.mac, owns, now);
-            if let Some(answer) = answer
-                && let Some(to) = self.reply(nd::FRAME + tags.bytes().len())
-            {
-                answer.emit(to, &tags);
-            }
-            if let Some(change) = change {
-                self.neighbour_changed(change, now);
-            }
-            return;
-        }
-        if !self.owns(local) {
-            return self.counters.drop(Drop::NotForUs);
-        }
-        if let Some(error) = IcmpError::parse(frame, layers) {
-            return self.take_icmp_error(&error, layers.segment(frame), layers.is_v6(), now);
-        }
-        if self.take_echo_reply(frame, layers) {
-            return;
-        }
-        // a request that came in pieces would have to be answered in pieces
-        let whole = frame.len().min(LEN + 2 * TAG + usize::from(u16::MAX));
-        if layers.end - layers.ip > self.config.mtu.into() {
-            return self.counters.drop(Drop::Fragment);
-        }
-        let Some(to) = self.reply(whole) else { return };
-        to.copy_from_slice(&frame[..whole]);
-        if !icmp::answer(to, layers, local) {
-            self.spare.extend(self.replies.pop_back());
-            self.counters.drop(Drop::NotForUs);
-        }
-    }
-
-    /// An ICMP message about a segment of ours. It is believed when it quotes what is in flight (RFC 5927 section 4.1); what
-    /// it says ends a handshake only: later it may be wrong, or pass (RFC 9293 section 3.9.2.2).
-    fn take_icmp_error(&mut self, error: &IcmpError, message: &[u8], v6: bool, now: u64) {
-        if let Some(quoted) = error.quoted.filter(|quoted| quoted.protocol != protocol::TCP) {
-            return self.take_datagram_error(error, &quoted, message, v6);
-        }
-        let quoted = error.quoted;
-        let found = quoted.and_then(|quoted| {
-            let (local, remote) = (quoted.source, quoted.destination);
-            let (local_port, remote_port) = (local.port(), remote.port());
-            let tuple = Tuple { local: local.ip(), remote: remote.ip(), local_port, remote_port };
-            Some((self.find(self.hash(&tuple), &tuple)?, Seq(quoted.sequence?)))
-        });
-        let Some((index, sequence)) = found else { return self.counters.drop(Drop::ForeignIcmp) };
-        let conn = &mut self.connections[index as usize];
-        if sequence.before(conn.una) || !sequence.before(conn.nxt) {
-            return self.counters.drop(Drop::ForeignIcmp);
-        }
-        let mtu = match (v6, message) {
-            (false, [3, 4, _, _, _, _, high, low, ..]) => Some(u32::from(u16::from_be_bytes([*high, *low]))),
-            (true, [2, _, _, _, a, b, c, d, ..]) => Some(u32::from_be_bytes([*a, *b, *c, *d])),
-            _ => None,
-        };
-        if let Some(mtu) = mtu {
-            let headers = if v6 { ipv6::LEN } else { ipv4::LEN } + packet::tcp::LEN;
-            let least = if v6 { 1280 } else { MTU_MIN };
-            let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
-            let mss = mtu - headers as u16;
-            if mss < conn.mss {
-                conn.mss = mss;
-                // not for congestion: what was too long is sent again at once
-                if let Some(active) = conn.active.as_deref_mut() {
-                    active.flight.lose_all();
-                }
-            }
-        } else if conn.state == State::SynSent && error.outcome != PacketOutcome::Forwarded {
-            conn.fail(if error.outcome == PacketOutcome::Refused {
-                CloseReason::Refused
-            } else {
-                CloseReason::Unreachable
-            });
-        }
-        if conn.has(flag::UP) {
-            let (pool, counters) = (&mut self.pool, &mut self.counters);
-            conn.arm_retransmission(&Env { now, config: &self.config.tcp, pool, counters });
-        }
-        self.settle(index);
     }
 }
