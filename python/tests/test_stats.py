@@ -24,6 +24,7 @@ from netdyno.core.wire import (
 )
 from netdyno.errors import Error
 from netdyno.stats import hdr
+from netdyno.stats.counts import share_interval
 from netdyno.stats.estimate import estimate, mean, positive_interval, sd, t_interval
 from netdyno.stats.lateness import warnings
 from netdyno.stats.metric import GroupMetric
@@ -451,3 +452,15 @@ def test_an_interval_of_a_comparison_never_contradicts_its_claim() -> None:
             assert found.significant == (not found.interval[0] <= 0 <= found.interval[1])
             assert found.interval[0] <= found.b - found.a <= found.interval[1]
             assert found.detectable > 0
+
+
+def test_the_interval_of_a_share_is_exact() -> None:
+    """As tables of Clopper and Pearson have it, and as its definition says."""
+    assert share_interval(0, 0, 0.05) is None
+    assert share_interval(0, 10, 0.05) == (0.0, pytest.approx(0.3085, abs=1e-4))
+    assert share_interval(10, 10, 0.05) == (pytest.approx(0.6915, abs=1e-4), 1.0)
+    low, high = share_interval(7, 20, 0.05) or (0.0, 0.0)
+    assert sum(math.comb(20, k) * low**k * (1 - low) ** (20 - k) for k in range(7, 21)) == pytest.approx(
+        0.025
+    )
+    assert sum(math.comb(20, k) * high**k * (1 - high) ** (20 - k) for k in range(8)) == pytest.approx(0.025)

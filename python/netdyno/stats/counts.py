@@ -1,4 +1,4 @@
-"""Two sums of events: the interval of their difference by Poisson statistics, exact where nothing was seen.
+"""Counts of events: intervals of rates and of their difference by Poisson statistics, and of shares.
 
 The limits of each rate are exact (Garwood, 1936); those of the difference are combined from them by squares
 (MOVER, Zou and Donner, 2008). Events that come in clusters vary by more: take this with a test over trials.
@@ -21,6 +21,20 @@ def rate_interval(events: float, trials: int, level: float) -> tuple[float, floa
 
     low = float(special.gammaincinv(events, level / 2)) if events else 0.0
     return low / trials, float(special.gammaincinv(events + 1, 1 - level / 2)) / trials
+
+
+def share_interval(events: int, of: int, level: float) -> tuple[float, float] | None:
+    """Exact interval of a share (Clopper and Pearson, 1934), with half of `level` outside on each side.
+
+    None where there were no trials.
+    """
+    if not of:
+        return None
+    from scipy import special
+
+    low = float(special.betaincinv(events, of - events + 1, level / 2)) if events else 0.0
+    high = float(special.betaincinv(events + 1, of - events, 1 - level / 2)) if events < of else 1.0
+    return low, high
 
 
 def difference_interval(a: Sequence[float], b: Sequence[float], level: float) -> tuple[float, float]:

@@ -1,11 +1,12 @@
 """Studies of the paper: what there is, tables and plots of results, and the highest rate without failure."""
 
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pytest
 
-from netdyno.core.result import GroupSummary, Leg, Repetition, Result, Summary
-from netdyno.core.wire import Counts, Distribution, Reason, Validity
+from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.wire import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.errors import Error
 from netdyno.experiment.spec import variants
 from netdyno.sip.reproduce import study as studies
@@ -40,18 +41,26 @@ def test_without_names_the_figures_of_the_paper_are_measured() -> None:
     assert unknown.value.exit_code == 104
 
 
-def leg(rate: str, users: int, accepted: int, attempts: int = 10, valid: bool = True) -> Leg:
+def trial(accepted: int, attempts: int, valid: bool, mean: float) -> Repetition:
     counts = Counts.model_validate({"registrations": attempts, "registrations_accepted": accepted})
-    delays = {"registration": Distribution(count=accepted, mean=2e6, p95=3_000_000)} if accepted else {}
-    group = GroupSummary(
-        name="phones", measured=counts, indices={"registration_success": accepted / attempts}, delays=delays
-    )
-    levels = {RATE: rate, USERS: users}
+    delays = {"registration": Distribution(count=accepted, mean=mean, p95=3_000_000)} if accepted else {}
     reasons = [] if valid else [Reason(code="ND-90-02", what="late")]
-    trial = Repetition(run="r", validity=Validity(valid=valid, reasons=reasons))
-    return Leg(
-        name=f"registrar@{rate},{users}", levels=levels, repetitions=[trial], summary=Summary(groups=[group])
+    group = GroupResult(
+        name="phones", protocol="sip", devices=1, total=counts, measured=counts, delays=delays
     )
+    return Repetition(run="r", validity=Validity(valid=valid, reasons=reasons), groups=[group])
+
+
+def leg(
+    rate: str,
+    users: int,
+    accepted: int,
+    attempts: int = 10,
+    valid: bool = True,
+    means: Sequence[float] = (2e6,),
+) -> Leg:
+    trials = [trial(accepted, attempts, valid, mean) for mean in means]
+    return Leg(name=f"registrar@{rate},{users}", levels={RATE: rate, USERS: users}, repetitions=trials)
 
 
 def result(*legs: Leg) -> Result:
@@ -78,6 +87,34 @@ def test_the_highest_rate_without_failure_has_none_below_it() -> None:
 def test_a_rate_without_a_valid_trial_is_not_the_highest() -> None:
     at = [Point({"rate": rate}, 9, 1.0, 2e6, 3e6, 1, valid) for rate, valid in (("2/s", 1), ("5/s", 0))]
     assert list(studies.highest(at).values()) == [2.0]
+
+
+def test_a_point_has_intervals_of_success_and_delay() -> None:
+    [one] = studies.points(FIGURE, result(leg("2/s", 0, 10, means=(2e6, 2e6, 4e6))))
+    # Clopper and Pearson, 30 of 30; Student's t of the logarithms
+    assert one.success_interval == (pytest.approx(0.8843, abs=1e-4), 1.0)
+    assert one.mean_interval_ns is not None
+    assert one.mean_interval_ns == (pytest.approx(0.9325e6, rel=1e-3), pytest.approx(6.8095e6, rel=1e-3))
+    [alone] = studies.points(FIGURE, result(leg("2/s", 0, 5)))
+    assert alone.mean_interval_ns is None
+    assert alone.success_interval == (pytest.approx(0.1871, abs=1e-4), pytest.approx(0.8129, abs=1e-4))
+    assert studies.shares(alone.success_interval) == "18.71% – 81.29%"
+    assert (studies.delays(None), studies.delays((2e6, 4e6))) == ("–", "2 ms – 4 ms")
+
+
+def test_an_invalid_trial_is_left_out_where_another_is_valid() -> None:
+    mixed = leg("2/s", 0, 10)
+    mixed.repetitions.append(trial(0, 10, False, 9e9))
+    [one] = studies.points(FIGURE, result(mixed))
+    assert (one.attempts, one.success, one.mean_ns, one.trials, one.valid) == (10, 1.0, 2e6, 2, 1)
+
+
+@pytest.mark.parametrize("rated", [True, False])
+def test_a_plot_shows_intervals(rated: bool) -> None:
+    levels = {"rate": "2/s"} if rated else {"location": "memory"}
+    point = Point(levels, 9, 1.0, 2e6, 3e6, 3, 3, (), (0.7, 1.0), (1e6, 4e6))
+    drawn = ElementTree.fromstring(plot(FIGURE, [point]))
+    assert sum(one.get("class") == "interval" for one in drawn.iter()) == 2
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,8 @@ def _summary(document: Sequence[dict[str, Any]], folder: Path) -> Summary:
     names = list(dict.fromkeys(name for point in points for name in point.levels))
     rows = [
         (*(str(point.levels.get(name, "")) for name in names), quantities.number(point.attempts),
-         quantities.number(point.success, "ratio"), quantities.delay(point.mean_ns),
+         quantities.number(point.success, "ratio"), studies.shares(point.success_interval),
+         quantities.delay(point.mean_ns), studies.delays(point.mean_interval_ns),
          quantities.delay(point.p95_ns), f"{point.valid} of {point.trials}")
         for point in points
     ]  # fmt: skip
@@ -59,6 +60,7 @@ def _summary(document: Sequence[dict[str, Any]], folder: Path) -> Summary:
     finding = (
         f"without failure up to {'; '.join(said)}, of the rates tried" if said else "failures at every rate"
     )
-    heads = [*names, "attempts", "success", "mean", "p95", "valid trials"]
+    interval = "95% interval"
+    heads = [*names, "attempts", "success", interval, "mean", interval, "p95", "valid trials"]
     plots = [file.read_text() for file in sorted(folder.glob("*.svg"))]
     return Summary(finding, heads, rows, plots, (), about["run"])

@@ -36,6 +36,7 @@ def plot(study: Study, found: Sequence[Point]) -> str:
 def _delays(found: Sequence[Point]) -> tuple[float, float]:
     """Ends of a logarithmic axis, powers of ten in ns."""
     values = [one.mean_ns for one in found if one.mean_ns] or [1e6]
+    values += [end for one in found for end in one.mean_interval_ns or () if end > 0]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return low, max(high, low + 1)
 
@@ -72,6 +73,7 @@ def _curves(found: Sequence[Point]) -> list[str]:
             path = " ".join(f"{a},{b}" for a, b in way)
             lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.8"/>')
             lines += [f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>' for a, b in way]
+        lines += [bar for one in members if one.rate for bar in _intervals(one, x(one.rate), ends, colour)]
         words = ", ".join(f"{level} {name}" for name, level in others) or "all"
         at = TOP + 14 + 18 * number
         lines.append(f'<text x="{WIDTH - RIGHT + 14}" y="{at}" fill="{colour}">{escape(words)}</text>')
@@ -92,10 +94,25 @@ def _bars(found: Sequence[Point]) -> list[str]:
                 f'x="{at + width * 0.15:.1f}" y="{top}" width="{width * 0.7:.1f}" height="{base - top:.1f}"'
             )
             lines.append(f'<rect {size} fill="{colour}"/>')
+        lines += _intervals(point, round(at + width / 2, 1), ends, "#000")
         words = ", ".join(str(level) for level in point.levels.values())
         y = TOP + 14 + 18 * number
         lines.append(f'<text x="{WIDTH - RIGHT + 6}" y="{y}" fill="{colour}">{escape(words)}</text>')
     return lines
+
+
+def _intervals(point: Point, x: float, ends: tuple[float, float], colour: str) -> list[str]:
+    """The intervals of a point's delay and success, as bars with a cap at each end."""
+    spans = []
+    if (delay := point.mean_interval_ns) and delay[0] > 0:
+        spans.append([_delay_at(end, ends) for end in delay])
+    if point.success_interval:
+        spans.append([_success_at(end) for end in point.success_interval])
+    return [
+        f'<path class="interval" d="M{x - 3} {low}h6M{x} {low}V{high}M{x - 3} {high}h6" '
+        f'fill="none" stroke="{colour}"/>'
+        for low, high in spans
+    ]
 
 
 def _axes(found: Sequence[Point]) -> list[str]:
@@ -112,8 +129,8 @@ def _axes(found: Sequence[Point]) -> list[str]:
         y = _success_at(share)
         lines.append(f'<line x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}" stroke="#ddd"/>')
         lines.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{share:.0%}</text>')
-    lines.append(f'<text x="{LEFT}" y="{TOP - 6}" fill="#555">mean delay</text>')
-    lines.append(f'<text x="{LEFT}" y="{TOP + PANEL + GAP - 6}" fill="#555">success</text>')
+    lines.append(f'<text x="{LEFT}" y="{TOP - 6}" fill="#555">mean delay, 95% interval</text>')
+    lines.append(f'<text x="{LEFT}" y="{TOP + PANEL + GAP - 6}" fill="#555">success, 95% interval</text>')
     return lines
 
 

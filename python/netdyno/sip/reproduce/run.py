@@ -20,6 +20,8 @@ from netdyno.sip.reproduce import study as studies
 from netdyno.sip.reproduce.plot import plot
 from netdyno.sip.reproduce.study import Point, Study
 
+INTERVAL = ["95% interval"]
+
 
 def listed(as_json: bool) -> None:
     """Show which studies there are."""
@@ -72,14 +74,16 @@ def _keep(folder: Path, study: Study, points: list[Point], about: dict[str, Any]
 
 def _show(study: Study, points: list[Point], result: Result) -> None:
     names = list(dict.fromkeys(name for point in points for name in point.levels))
-    heads = [*names, "between", "attempts", "success", "mean", "p95", "valid trials"]
+    heads = [*names, "between", "attempts", "success", *INTERVAL, "mean", *INTERVAL, "p95", "valid trials"]
     rows = [
         [
             *(str(point.levels.get(name, "")) for name in names),
             quantities.delay(1e9 / point.rate) if point.rate else quantities.NONE,
             quantities.number(point.attempts),
             quantities.number(point.success, "ratio"),
+            studies.shares(point.success_interval),
             quantities.delay(point.mean_ns),
+            studies.delays(point.mean_interval_ns),
             quantities.delay(point.p95_ns),
             f"{point.valid} of {point.trials}",
         ]

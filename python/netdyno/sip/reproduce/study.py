@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from netdyno import config, paths, units
+from netdyno import config, paths, quantities, units
 from netdyno.core.result import Leg, Result
 from netdyno.errors import Error
 from netdyno.experiment import spec
 from netdyno.experiment.spec import Experiment
+from netdyno.stats.counts import share_interval
+from netdyno.stats.estimate import positive_interval
+from netdyno.stats.summary import summarise
 
 QUICK = {"measure": "2s"}
 """Length of the measure phase of a quick study."""
 RATE = ("rate",)
 """Ends of the path of a factor that is a rate of arrivals."""
+CONFIDENCE = 0.95
+"""Of the intervals."""
 
 
 class Study(config.Config):
@@ -51,7 +56,7 @@ class Studies(config.Config):
 
 @dataclass(frozen=True)
 class Point:
-    """A line of a table: one combination of levels, over all its trials."""
+    """A line of a table: one combination of levels, over its valid trials, or all where none is valid."""
 
     levels: Mapping[str, Any]
     attempts: int
@@ -63,6 +68,11 @@ class Point:
     """Trials whose generator did what it was to do."""
     reasons: tuple[str, ...] = ()
     """Codes of what made the others invalid."""
+    success_interval: tuple[float, float] | None = None
+    """Exact interval of the success of attempts, at 95 %."""
+    mean_interval_ns: tuple[float, float] | None = None
+    """Interval of the mean delay, at 95 %, by the means of trials (logarithms, Student's t); none with fewer
+    than two."""
 
     @property
     def rate(self) -> float | None:
@@ -120,22 +130,33 @@ def points(study: Study, result: Result) -> list[Point]:
 
 
 def _point(study: Study, leg: Leg, several: bool) -> Point:
-    group = next(one for one in leg.summary.groups if one.name == study.group)
+    valid = [one for one in leg.repetitions if one.validity.valid]
+    trials = valid or leg.repetitions
+    group = next(one for one in summarise(trials).groups if one.name == study.group)
     delay = group.delays.get(study.delay)
-    found = bool(delay and delay.count)
     levels = {_short(path): level for path, level in leg.levels.items()}
     if several:
         levels = {"leg": leg.name.partition("@")[0]} | levels
-    attempts = group.measured.own.get("registrations", 0) or group.measured.own.get("session_requests", 0)
+    own = group.measured.own
+    attempts = int(own.get("registrations", 0) or own.get("session_requests", 0))
+    success = group.indices.get(study.success)
+    parts = [
+        part.delays.get(study.delay) for one in trials for part in one.groups if part.name == study.group
+    ]
+    means = [part.mean for part in parts if part and part.count]
     return Point(
         levels=levels,
-        attempts=int(attempts),
-        success=group.indices.get(study.success),
-        mean_ns=delay.mean if delay and found else None,
-        p95_ns=delay.p95 if delay and found else None,
+        attempts=attempts,
+        success=success,
+        mean_ns=delay.mean if delay and delay.count else None,
+        p95_ns=delay.p95 if delay and delay.count else None,
         trials=len(leg.repetitions),
-        valid=sum(one.validity.valid for one in leg.repetitions),
+        valid=len(valid),
         reasons=tuple(sorted({reason.code for one in leg.repetitions for reason in one.validity.reasons})),
+        success_interval=None
+        if success is None
+        else share_interval(round(success * attempts), attempts, 1 - CONFIDENCE),
+        mean_interval_ns=positive_interval(means, CONFIDENCE)[1] if means else None,
     )
 
 
@@ -144,6 +165,20 @@ def _short(path: str) -> str:
     if path.endswith("stages.0.devices"):
         return "registered"
     return path.rsplit(".", 1)[-1].replace("_", " ")
+
+
+def shares(interval: tuple[float, float] | None) -> str:
+    """An interval of shares for people: `96.4% – 100%`."""
+    return _ends(interval, lambda end: quantities.number(end, "ratio"))
+
+
+def delays(interval: tuple[float, float] | None) -> str:
+    """An interval of delays for people: `3.1 ms – 4.2 ms`."""
+    return _ends(interval, quantities.delay)
+
+
+def _ends(interval: tuple[float, float] | None, shown: Callable[[float], str]) -> str:
+    return quantities.NONE if interval is None else " – ".join(map(shown, interval))
 
 
 def highest(found: Sequence[Point]) -> dict[tuple[tuple[str, Any], ...], float]:
