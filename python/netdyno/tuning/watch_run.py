@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from netdyno.errors import Error
@@ -17,7 +15,7 @@ from netdyno.lab import counters, sockets
 from netdyno.stats.observation import Value
 from netdyno.system import namespace, sysctl
 from netdyno.system.journal import Journal, journal
-from netdyno.tuning import gauges, host_state, live_sockets, sufferers
+from netdyno.tuning import descriptors, gauges, host_state, live_sockets, sufferers
 from netdyno.tuning.apply import apply
 from netdyno.tuning.fixed_buffers import FixedBuffer, FixedBuffers, held_back
 from netdyno.tuning.followers import FOLLOWERS, UDP_DROPS
@@ -71,8 +69,6 @@ SHARE = 0.1
 """The share of a processor that such looks may take: of many connections there are fewer looks."""
 QUEUES = 60.0
 """Seconds for which queues are looked at after one was too short: as the horizon of its rule, in windows."""
-SPARE = 2
-"""File descriptors that a server keeps free that cannot accept any more."""
 CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
@@ -386,25 +382,22 @@ class NamespaceWatch:
             return set()
         hung = self._stuck.look(now, live_sockets.listed("-tanpOH", self.where))
         for one, seconds in hung.items():
-            if one.pid not in self._told and not exhausted(one.pid):
+            if one.pid not in self._told and not descriptors.exhausted(one.pid):
                 self._told.add(one.pid)
                 who = f"{one.process} (process {one.pid}), port {one.port}"
                 what = f"has accepted nothing for {seconds:.0f} s while connections wait"
                 self._log(Say(f"{who}, {what}: no kernel parameter helps. Find out why its program hangs"))
         full = {(one.pid, one.fd) for one in live_sockets.sockets("backlog", self.where) if one.full}
-        return {(one.pid, one.fd) for one in hung} | {one for one in full | self._full if exhausted(one[0])}
+        return {(one.pid, one.fd) for one in hung} | {
+            one for one in full | self._full if descriptors.exhausted(one[0])
+        }
 
     def _tell_descriptors(self) -> None:
         """Say once of each server with a full queue that it may open no more files: it cannot accept."""
         for pid in {one.pid for one in live_sockets.sockets("backlog", self.where) if one.full} - self._told:
-            most = descriptor_limit(pid)
-            if most is not None and exhausted(pid):
+            if said := descriptors.advice(pid, _at(self.where)):
                 self._told.add(pid)
-                name, more = f"process.{pid}.nofile", 4 * most
-                command = f"netdyno tune apply --set {name}={more}{_at(self.where)}"
-                fix = f"raise its limit: LimitNOFILE= of its unit, or {command}"
-                what = f"process {pid} has all of its {most} file descriptors open and cannot accept: {fix}"
-                self._log(Say(what, setting={name: more}))
+                self._log(said)
 
     def _tell_short(self, values: Mapping[str, Value]) -> None:
         """Say whose queue overflows that its own program keeps short."""
@@ -459,30 +452,6 @@ class NamespaceWatch:
             return True
         now = host_state.reader(self._known, self.where)
         return not any(True for _ in self._known.advice(name, lambda condition: condition.holds(now)))
-
-
-def descriptors(pid: int) -> int:
-    """How many files a process has open; 0 where that may not be seen."""
-    try:
-        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return 0
-
-
-def exhausted(pid: int) -> bool:
-    """Whether a process has as many files open as it may have."""
-    most = descriptor_limit(pid)
-    return most is not None and descriptors(pid) >= most - SPARE
-
-
-def descriptor_limit(pid: int) -> int | None:
-    """How many it may have open; None where there is no bound, or it may not be seen."""
-    try:
-        limits = Path(f"/proc/{pid}/limits").read_text()
-    except OSError:
-        return None
-    found = re.search(r"^Max open files\s+(\d+)", limits, re.MULTILINE)
-    return int(found[1]) if found else None
 
 
 def _permission(where: str | None) -> str:

@@ -182,3 +182,55 @@ def test_what_is_kept_goes_back_where_it_was_set(space: str, tmp_path: Path) -> 
         subprocess.run(["ip", "netns", "exec", other, sys.executable, "-c", script], check=True)
         assert somaxconn(other) == "8192"
     assert somaxconn(space) == before
+
+
+KEPT_BESIDE = """
+import subprocess, sys
+from pathlib import Path
+from netdyno.cli.app import call
+from netdyno.tuning import persist
+# /etc of this test's own, over the machine's
+tmp, file, says = sys.argv[1:]
+for step in (
+    "mount --make-rprivate /", f"mount -t tmpfs none {tmp}", f"mkdir {tmp}/upper {tmp}/work",
+    f"mount -t overlay none -o lowerdir=/etc,upperdir={tmp}/upper,workdir={tmp}/work /etc",
+    "mount -t tmpfs none /usr/lib/sysctl.d", "rm -rf /etc/sysctl.conf /etc/sysctl.d", "mkdir /etc/sysctl.d",
+):
+    subprocess.run(step.split(), check=True)
+Path(file).write_text(f"net.core.somaxconn = {says}\\n")
+# the space stands for the machine
+persist.in_other_namespace = lambda: False
+code = call(["tune", "apply", "--keep", "--set", "net.core.somaxconn=8192"])
+subprocess.run(["sysctl", "--system"], check=True, capture_output=True)
+print(Path("/proc/sys/net/core/somaxconn").read_text().strip())
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "says", "wins"),
+    [
+        ("/etc/sysctl.conf", "128", True),
+        ("/etc/sysctl.d/zz-later.conf", "256", True),
+        ("/etc/sysctl.d/10-earlier.conf", "512", False),
+        ("/etc/sysctl.conf", "8192", None),
+    ],
+)
+def test_the_file_that_is_said_to_win_is_the_one_whose_value_sysctl_sets(
+    space: str, tmp_path: Path, file: str, says: str, wins: bool | None
+) -> None:
+    """Real files, read by the real `sysctl --system`, in a namespace."""
+    before = somaxconn(space)
+    inside = ["ip", "netns", "exec", space, "unshare", "-m", sys.executable, "-c", KEPT_BESIDE]
+    done = subprocess.run([*inside, str(tmp_path), file, says], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if "conflict" in line]
+    if wins is None:
+        assert not told
+    else:
+        (line,) = told
+        assert f"net.core.somaxconn is also set to {says} in {file}" in line
+        assert ("wins at boot" if not wins else "which is read later and wins at boot") in line
+        assert ("ours wins at boot" in line) == (not wins)
+    assert done.stdout.splitlines()[-1] == (says if wins else "8192")
+    sysctl.write(space, "net.core.somaxconn", before)
