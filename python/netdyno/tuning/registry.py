@@ -272,6 +272,9 @@ def _number(tunable: Tunable, name: str, value: Any) -> int:
         raise Error(
             "ND-104-05", f"{digits[:20]}… is beyond any number of the kernel's", at=name, fix="Give less"
         )
+    if not found[2] and "." not in digits:
+        # a float would round what is above 2^53
+        return int(digits)
     number = float(digits) * (units[found[2]] / base if found[2] else 1.0)
     if number != int(number):
         what = f"{value!r} is not a whole number of {tunable.unit or 'units'}"
