@@ -34,6 +34,7 @@ TOGETHER = {
     "test_the_buffer_of_a_running_reader_can_be_set": "kernel",
     "test_a_sleeping_reader_is_fixed": "kernel",
     "test_a_backlog_that_overflows_is_fixed": "kernel",
+    "test_thresholds_of_neighbours_are_raised": "kernel",
     "test_too_many_orphans_raise_a_limit": "kernel",
 }
 """Files and tests that share what there is one of, like the machine's parameters (a watch leaves all alone once

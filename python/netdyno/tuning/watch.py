@@ -93,6 +93,8 @@ class Rule(config.Config):
     effect on what begins later only. When nothing comes it is taken back."""
     reach: Literal["", "backlog", "udp", "tcp"] = ""
     """What of running sockets follows."""
+    along: tuple[str, ...] = ()
+    """Parameters that a step multiplies as much, each at most as large as the one named before it."""
 
     @model_validator(mode="after")
     def _one_step(self) -> Rule:
@@ -102,6 +104,8 @@ class Rule(config.Config):
             raise ValueError("a factor is above 0, and one below 1 has a limit")
         if self.patience and not self.gain:
             raise ValueError("patience is for a gain")
+        if self.along and (self.factor or 0) <= 1:
+            raise ValueError("what is raised along has a factor above 1")
         return self
 
     def binding(self, sample: Sample) -> float:
@@ -126,6 +130,22 @@ class Rule(config.Config):
             return max(self.limit, wanted) if number > self.limit else None
         most = min(limit for limit in (high, self.limit, max(wanted, low or 0)) if limit is not None)
         return most if most > number else None
+
+    def others(self, values: Mapping[str, Value], value: Value) -> dict[str, Value]:
+        """What is raised along with a step to a value; nothing that is above what bounds it already."""
+        if not self.along:
+            return {}
+        found: dict[str, Value] = {}
+        most = int(value)
+        for name in self.along:
+            now = int(values.get(name, most + 1))
+            if now > most:
+                break
+            raised = min(most, int(now * int(value) / int(values[self.tunable])))
+            if raised > now:
+                found[name] = raised
+            most = max(now, raised)
+        return found
 
     def describe(self, sample: Sample) -> str:
         """What its counter does."""
@@ -167,6 +187,8 @@ class Set:
     name: str
     value: Value
     why: str
+    also: Mapping[str, Value] = field(default_factory=dict)
+    """Others that are raised along."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +199,8 @@ class Revert:
     name: str
     value: Value
     why: str
+    also: Mapping[str, Value] = field(default_factory=dict)
+    """Others that were raised along."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +245,8 @@ class _Attempt:
     """The rate before the latest, window by window."""
     often: float
     """The share of windows that bound before the first, since one of them did."""
+    others: Mapping[str, Value]
+    """The values before the first of what is raised along."""
     steps: int = 1
     windows: list[float] = field(default_factory=list)
     """The share that bound since the latest; the first of them is of before and after."""
@@ -293,7 +319,8 @@ class Watcher:
 
     def refused(self, rule: str, now: float) -> None:
         """What was asked for could not be done: it is as it was."""
-        self._expected.pop(self.rules[rule].tunable, None)
+        for name in (self.rules[rule].tunable, *self.rules[rule].along):
+            self._expected.pop(name, None)
         self._states[rule].punish(now)
 
     def _decide(self, sample: Sample) -> Iterator[Action]:
@@ -341,7 +368,8 @@ class Watcher:
                 to = "" if value is None else f", {value} would be tried"
                 closed = self._closed[rule.tunable]
                 why = f"{rule.describe(sample)}: {rule.tunable} = {now} binds{to}; {closed}"
-                yield Say(why, name, {} if value is None else {rule.tunable: value})
+                setting = {} if value is None else {rule.tunable: value, **rule.others(sample.values, value)}
+                yield Say(why, name, setting)
             return
         if value is None:
             if not state.full:
@@ -349,7 +377,8 @@ class Watcher:
                 yield Say(f"{rule.tunable} = {now} binds ({rule.counter}), and may not be more", name)
             return
         why = f"{rule.describe(sample)}, as before; the traffic is {self.traffic}"
-        yield Set(name, rule.tunable, value, why)
+        also = rule.others(sample.values, value)
+        yield Set(name, rule.tunable, value, why, also)
         if self._dry:
             state.punish(sample.time)
             return
@@ -357,8 +386,9 @@ class Watcher:
         state.attempt = _Attempt(
             now, binding, binding, sample.time, not sample.rate(SLO), max(state.gains), list(state.gains),
             sum(one > 0 for one in since) / len(since),
+            {other: sample.values[other] for other in rule.along if other in sample.values},
         )  # fmt: skip
-        self._expected[rule.tunable] = value
+        self._expected |= {rule.tunable: value, **also}
 
     def _check_rule(
         self, name: str, rule: Rule, state: _State, attempt: _Attempt, sample: Sample
@@ -410,8 +440,9 @@ class Watcher:
             attempt.began = sample.time
             attempt.binding = max(attempt.windows[1:][-LOOK:])
             attempt.windows, attempt.gains = [], []
-            self._expected[rule.tunable] = value
-            yield Set(name, rule.tunable, value, f"still {rule.describe(sample)}")
+            also = rule.others({**sample.values, rule.tunable: now}, value)
+            self._expected |= {rule.tunable: value, **also}
+            yield Set(name, rule.tunable, value, f"still {rule.describe(sample)}", also)
 
     def _still(self, attempt: _Attempt) -> str:
         """What to make of a counter since a step: wait, helped, more, vain, or why to take it back."""
@@ -455,10 +486,15 @@ class Watcher:
         return f"stays: {counter} stands still for {quiet} windows, too few to tell that it helped; {often}"
 
     def _back(self, name: str, rule: Rule, state: _State, attempt: _Attempt, why: str, now: float) -> Revert:
-        self._expected[rule.tunable] = attempt.start
+        also = {
+            other: value
+            for other, value in attempt.others.items()
+            if str(self._expected[other]) != str(value)
+        }
+        self._expected |= {rule.tunable: attempt.start, **also}
         again = f"{why}; next attempt in {state.wait:.0f} s at the earliest"
         state.punish(now)
-        return Revert(name, rule.tunable, attempt.start, again)
+        return Revert(name, rule.tunable, attempt.start, again, also)
 
     def _next(self, rule: Rule, now: Value) -> Value | None:
         return rule.next(now, self._high.get(rule.tunable), self._low.get(rule.tunable))

@@ -116,7 +116,9 @@ class NamespaceWatch:
             if one.state == "there" and name not in may
         }
         advised = {name: rule for name, rule in rules.items() if rule.tunable in closed and self._has(rule)}
-        self._seen_names = sorted({*self._usable, *closed})
+        closed |= {other: closed[rule.tunable] for rule in advised.values() for other in rule.along}
+        along = {name for rule in self.rules.values() for name in rule.along}
+        self._seen_names = sorted({*self._usable, *closed, *along})
         self.left_out = sorted(names - set(self._usable))
         """Parameters that are not touched: missing here, or of the whole machine."""
         self._allow_global = allow_global
@@ -184,9 +186,11 @@ class NamespaceWatch:
         self._seen(sample)
         for action in self.watcher.step(sample):
             self._log(action)
-            if isinstance(action, Set) and action.name not in self._first:
-                self._first[action.name] = sample.values[action.name]
-                if risk := self._known.find(action.name).risk:
+            if isinstance(action, Set):
+                new = action.name not in self._first
+                for name in (action.name, *action.also):
+                    self._first.setdefault(name, sample.values[name])
+                if new and (risk := self._known.find(action.name).risk):
                     self._log(Say(f"the risk of {action.name}: {risk}"))
             if isinstance(action, (Set, Say)) and action.rule:
                 self._tell_sufferer(self.watcher.rules[action.rule])
@@ -237,30 +241,33 @@ class NamespaceWatch:
 
     def _do(self, action: Set | Revert, sample: Sample) -> None:
         rule, name = self.rules[action.rule], action.name
-        held = self._entries.setdefault(name, [])
         try:
-            if isinstance(action, Revert) and str(action.value) == str(self._first[name]):
-                self._left.pop(name, None)
-                self._notes.undo(*self._entries.pop(name))
-                return
-            old = sample.values[name]
-            applied = apply(
-                plan({name: action.value}, self.where, allow_global=self._allow_global), self._notes
-            )
-            held += applied.entries
-            got = applied.value(name)
-            new = action.value if got is None else got
-            self.watcher.became(name, new)
+            new = self._give(name, action.value, isinstance(action, Revert))
+            for other, value in action.also.items():
+                self._give(other, value, isinstance(action, Revert))
         except Error as e:
             self._log(Say(str(e)))
             self.watcher.refused(action.rule, sample.time)
             return
-        if rule.reach and self._reaching:
+        if rule.reach and self._reaching and new is not None:
             try:
-                self._carry(name, int(old), int(new))
+                self._carry(name, int(sample.values[name]), int(new))
             except Error as e:
                 # the value is in force for new sockets, and is judged as any
                 self._log(Say(str(e)))
+
+    def _give(self, name: str, value: Value, back: bool) -> Value | None:
+        """Set a parameter, and what the kernel made of it; None where all of it is as it was."""
+        if back and str(value) == str(self._first[name]):
+            self._left.pop(name, None)
+            self._notes.undo(*self._entries.pop(name))
+            return None
+        applied = apply(plan({name: value}, self.where, allow_global=self._allow_global), self._notes)
+        self._entries.setdefault(name, []).extend(applied.entries)
+        got = applied.value(name)
+        new = value if got is None else got
+        self.watcher.became(name, new)
+        return new
 
     def _carry(self, name: str, old: int, new: int) -> None:
         """Have running sockets follow."""
@@ -487,10 +494,15 @@ def recorded(sample: Sample) -> dict[str, Any]:
     return {"time": round(sample.time, 3), "rates": rates, "values": dict(sample.values)}
 
 
+def _all(action: Set | Revert) -> str:
+    each = {action.name: action.value, **action.also}
+    return ", ".join(f"{name} to {value}" for name, value in each.items())
+
+
 def words(action: Logged, dry: bool = False) -> str:
     """An action as a line."""
     if isinstance(action, Set):
-        return f"{'would set' if dry else 'set'} {action.name} to {action.value}: {action.why}"
+        return f"{'would set' if dry else 'set'} {_all(action)}: {action.why}"
     if isinstance(action, Revert):
-        return f"put {action.name} back to {action.value}: {action.why}"
+        return f"put back {_all(action)}: {action.why}"
     return action.why

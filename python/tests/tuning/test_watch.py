@@ -464,6 +464,49 @@ def test_a_step_below_the_least_that_is_allowed_goes_up_to_it() -> None:
     assert rule.next(600, 600, 1024) is None
 
 
+@pytest.mark.parametrize(
+    ("now", "to", "also"),
+    [
+        ((128, 512, 1024), 4096, {2: 2048, 1: 512}),
+        # at most as large as the one before
+        ((128, 512, 128), 512, {1: 512}),
+        ((1000, 1024, 1024), 1500, {2: 1500, 1: 1464}),
+        # what is above what bounds it is somebody's choice
+        ((128, 2048, 100), 400, {}),
+    ],
+)
+def test_thresholds_are_raised_along_and_stay_in_order(
+    now: tuple[int, int, int], to: int, also: dict[int, int]
+) -> None:
+    for rule in (RULES["neighbours"], RULES["neighbours-ipv6"]):
+        stem = rule.tunable.removesuffix("3")
+        values: dict[str, int | str] = {f"{stem}{n}": value for n, value in enumerate(now, 1)}
+        assert rule.others(values, to) == {f"{stem}{n}": value for n, value in also.items()}
+    with pytest.raises(ValueError, match="factor above 1"):
+        Rule(tunable=NAME, counter="x", to=1, along=("net.core.rmem_max",))
+
+
+def test_what_is_raised_along_is_put_back_along() -> None:
+    name, rule = NAME, Rule(tunable=NAME, counter="x", factor=4, along=("net.core.rmem_max",))
+    watcher = Watcher({"rule": rule}, {name: 65535})
+    values: dict[str, int | str] = {name: 100, "net.core.rmem_max": 50}
+    done = []
+    for t in range(60):
+        for action in watcher.step(Sample(float(t), {"x": 5.0, "TcpInSegs": 100.0}, dict(values))):
+            assert not isinstance(action, Freeze), action
+            if isinstance(action, (Set, Revert)):
+                done.append(action)
+                values |= {name: action.value, **action.also}
+    assert [(type(one), one.value, one.also) for one in done] == [
+        *((Set, 100 * n, {"net.core.rmem_max": 50 * n}) for n in (4, 16, 64, 256)),
+        (Revert, 100, {"net.core.rmem_max": 50}),
+    ]
+    # of somebody who sets one of them hands are off
+    values["net.core.rmem_max"] = 7
+    (frozen,) = watcher.step(Sample(61.0, {}, values))
+    assert isinstance(frozen, Freeze) and frozen.name == "net.core.rmem_max"
+
+
 def test_what_may_not_be_set_is_said_once_with_the_command_that_may() -> None:
     closed = {NAME: "it holds for the whole machine: netdyno tune watch --global"}
     watcher = Watcher({"rule": RULE}, {NAME: 65535}, closed=closed)
@@ -539,10 +582,10 @@ def test_a_step_after_which_the_slo_breaks_is_taken_back() -> None:
 
 
 GOLDEN: list[tuple[Logged, dict[str, object]]] = [
-    (Set("queue", NAME, 8, "full"), {"action": "set", "rule": "queue", "name": NAME, "value": 8, "why": "full"}),
+    (Set("queue", NAME, 8, "full"), {"action": "set", "rule": "queue", "name": NAME, "value": 8, "why": "full", "also": {}}),
     (
         Revert("queue", NAME, 4, "vain"),
-        {"action": "revert", "rule": "queue", "name": NAME, "value": 4, "why": "vain"},
+        {"action": "revert", "rule": "queue", "name": NAME, "value": 4, "why": "vain", "also": {}},
     ),
     (Freeze(NAME, "theirs"), {"action": "freeze", "name": NAME, "why": "theirs"}),
     (

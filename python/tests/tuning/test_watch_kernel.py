@@ -18,7 +18,7 @@ from netdyno.errors import Error
 from netdyno.lab.workload import connects as connects_module
 from netdyno.system import journal, namespace, sysctl
 from netdyno.tuning import access, live_sockets
-from netdyno.tuning.watch import Revert, Rule, Sample, Set
+from netdyno.tuning.watch import Freeze, Revert, Rule, Sample, Set, rules
 from netdyno.tuning.watch_run import Logged, NamespaceWatch
 
 from ..conftest import root
@@ -102,6 +102,36 @@ def test_a_socket_that_cannot_follow_leaves_the_step_to_be_judged(
     finally:
         watching.close()
     assert sysctl.read(space, NAME) == "4096"
+
+
+@root
+def test_thresholds_of_neighbours_are_raised_together_and_put_back(
+    space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the second for 5 s, the kernel looks for entries to remove at each new one, however far the third is."""
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path))
+    names = [f"net.ipv6.neigh.default.gc_thresh{n}" for n in (1, 2, 3)]
+
+    def read() -> list[int]:
+        return [int(sysctl.read(None, name) or 0) for name in names]
+
+    before, said = read(), list[Logged]()
+    rule = rules()["neighbours-ipv6"]
+    watching = NamespaceWatch({"table": rule}, space, said.append, allow_global=True)
+
+    def sample() -> Sample:
+        now = dict(zip(names, read(), strict=True))
+        return Sample(time.monotonic(), {rule.counter: 50.0 if read() == before else 0.0}, dict(now))
+
+    try:
+        monkeypatch.setattr(watching, "_sample", sample)
+        for _ in range(3):
+            watching.step()
+        assert read() == [4 * one for one in before]
+        assert not any(isinstance(one, Freeze) for one in said)
+    finally:
+        watching.close()
+    assert read() == before
 
 
 @root
