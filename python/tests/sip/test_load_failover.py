@@ -130,6 +130,30 @@ def test_users_of_a_server_that_dies_are_served_by_the_next(
 
 @pytest.mark.slow
 @pytest.mark.drawn
+def test_the_preset_measures_the_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORD", WORD)
+    with server("uas", password=WORD) as first, server("uas", password=WORD) as second:
+        frozen = ("--scenario", "failover", "--max-outage", "1s")
+        result, phones = load(
+            capsys,
+            tmp_path,
+            [first, second],
+            "load",
+            *frozen,
+            then=lambda: os.kill(pid(first), signal.SIGSTOP),
+        )
+        os.kill(pid(first), signal.SIGKILL)
+    assert phones.delays["failover"].count > 0 and phones.delays["failover"].max >= 0.99 * TIMEOUT * 1e9
+    limits = {one.metric: one for one in result.thresholds}
+    # they waited for the silent server, longer than is allowed here
+    assert not limits["phones.delay.registration.max"].passed and "phones.stalls.longest" in limits
+    assert limits["phones.index.registration_success"].passed and result.verdict == "fail"
+
+
+@pytest.mark.slow
+@pytest.mark.drawn
 def test_calls_whose_server_died_while_they_were_held_are_dropped_and_the_next_is_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

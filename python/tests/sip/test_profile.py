@@ -12,7 +12,7 @@ import yaml
 
 from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.sip import profile, uri
+from netdyno.sip import parties, profile, uri
 from netdyno.sip.uri import Server, parse
 from netdyno.sip.verbs.options import media
 
@@ -393,3 +393,43 @@ def test_calls_at_a_time_are_limited() -> None:
     assert (users["devices"], users["load"]["open"]["max_flows"]) == (50, 30)
     assert "max_flows" not in profile.call(plain)["groups"][-1]["load"]["open"]
     assert app.call(["sip", "call", "sip:h", "--max-calls", "0"]) == 104
+
+
+def test_presets_with_all_parties_say_what_they_lack() -> None:
+    usual = {"rate": 10.0, "domain": "h", "password": "w"}
+    udp, tcp = parse("sip:h"), parse("sip:h;transport=tcp")
+    cases = [
+        ("auth-call", profile.Options(server=udp, rate=1.0), "--password"),
+        ("busy", profile.Options(server=udp, callee="bob", **usual), "--to"),
+        ("reconnect", profile.Options(server=udp, hold=5.0, **usual), "URI"),
+        ("reconnect", profile.Options(server=tcp, **usual), "--hold"),
+        ("failover", profile.Options(server=udp, **usual), "--dns, --srv"),
+    ]
+    for name, options, at in cases:
+        with pytest.raises(Error) as refused:
+            parties.PARTIES[name](options)
+        assert (refused.value.code, refused.value.at) == ("ND-104-03", at)
+
+
+def test_each_preset_with_all_parties_is_offered_and_written(tmp_path: Path) -> None:
+    """`sip init` writes what `sip load` would run."""
+    for name in parties.PARTIES:
+        more = ["--srv", "1 0 5060 127.0.0.1"] if name == "failover" else []
+        uri = "sip:127.0.0.1;transport=tcp" if name == "reconnect" else "sip:127.0.0.1"
+        path = tmp_path / f"{name}.yaml"
+        words = [
+            "sip",
+            "init",
+            name,
+            uri,
+            "--domain",
+            "example.net",
+            "--hold",
+            "5s",
+            "--password",
+            "env:W",
+            *more,
+        ]
+        assert app.call([*words, "-o", str(path)]) == 0, name
+        groups = [one["name"] for one in yaml.safe_load(path.read_text())["groups"]]
+        assert groups[-1] in (profile.CALLERS, profile.PHONES)

@@ -99,6 +99,8 @@ class Options(Settings):
     default: audio goes from user to user."""
     response_timeout_ms: int = Field(default=5000, ge=100, le=120_000)
     """How long it waits for the first response of a next hop, ms, before it tries another."""
+    tcp_idle_seconds: int = Field(default=120, ge=1, le=86_400)
+    """How long it keeps a TCP, TLS or WebSocket connection on which nothing comes, s."""
     worker_processes: int = Field(default=2, ge=1, le=64)
     """Processes that serve each transport."""
     shared_memory: int = Field(default=256, ge=32, le=65536)

@@ -13,11 +13,12 @@ from netdyno.cli import console, values
 from netdyno.cli.init import commented
 from netdyno.errors import Error
 from netdyno.sip import profile
+from netdyno.sip.parties import PARTIES
 from netdyno.sip.verbs import options
-from netdyno.sip.verbs.load import PRESETS, Callee, CalleeSource, EarlyMedia, Hold, Ring, Target
+from netdyno.sip.verbs.load import NAMES, Callee, CalleeSource, EarlyMedia, Hold, Ring, Target
 from netdyno.sip.verbs.options import described, with_media
 
-KINDS = ("register", "call", *(one for one in PRESETS if one not in ("register", "call")))
+KINDS = ("register", "call", *(one for one in NAMES if one not in ("register", "call")))
 
 
 @described
@@ -80,8 +81,7 @@ def init(
         case _:
             called = {} if kind in profile.REGISTERS else {"callee": callee}
             read = options.read(server, given, hold=options.seconds(hold, "--hold"), **called)
-            preset = {"preset": kind.replace("-", "_")}
-            document = profile.register(read) if kind == "register" else profile.scenario(read, preset, kind)
+            document = _scenario(kind, read)
     # each group has its own copy of what it shares with others: YAML would show that as an alias
     text = commented(json.loads(json.dumps(document)))
     path = output or Path(f"sip-{kind}.yaml")
@@ -93,3 +93,11 @@ def init(
         raise Error("ND-104-20", "the file is there already", at=str(path), fix=fix)
     files.write(path, text, shared=True)
     console.note(f"wrote {path}; run it with `netdyno run {path}`")
+
+
+def _scenario(kind: str, read: profile.Options) -> dict[str, Any]:
+    if parties := PARTIES.get(kind):
+        return parties(read)
+    if kind == "register":
+        return profile.register(read)
+    return profile.scenario(read, {"preset": kind.replace("-", "_")}, kind)

@@ -17,6 +17,7 @@ from netdyno.errors import Error
 from netdyno.experiment import choose, cores
 from netdyno.sip import profile
 from netdyno.sip import scenario as scenario_file
+from netdyno.sip.parties import PARTIES
 from netdyno.sip.verbs import gate, options, traced
 from netdyno.sip.verbs.options import shared
 
@@ -33,6 +34,9 @@ PRESETS = (
     "message",
     "subscribe",
 )
+"""Scenarios of the model itself."""
+NAMES = (*PRESETS, *PARTIES)
+"""All that come with the product."""
 
 Target = Annotated[
     str, typer.Argument(metavar="URI", help="The server, like sip:192.0.2.1 or sips:example.net.")
@@ -134,7 +138,7 @@ def load(
     server: Target,
     scenario: Annotated[
         str,
-        typer.Option(help=f"A preset ({', '.join(PRESETS)}) or a file of steps.", metavar="NAME|FILE"),
+        typer.Option(help=f"A preset ({', '.join(NAMES)}) or a file of steps.", metavar="NAME|FILE"),
     ] = "options",
     to: Annotated[
         str | None,
@@ -158,9 +162,13 @@ def load(
     """Play a scenario at a rate, and report delay and success.
 
     A file of steps is YAML or JSON: a list of `send`, `expect`, `answer`, `pause`, `repeat`, `label`, `goto`.
-    A SIPp scenario (.xml) is converted.
+    A SIPp scenario (.xml) is converted. netdyno plays callers and callees of auth-call, busy, no-answer,
+    forked-call and transfer: callees register first.
 
         netdyno sip load sip:192.0.2.1 --scenario options --rate 1k/s
+        netdyno sip load sip:192.0.2.1 --scenario transfer --rate 20/s
+        netdyno sip load 'sip:192.0.2.1;transport=tcp' --scenario reconnect --hold 130s --duration 150s
+        netdyno sip load sip:example.net --scenario failover --dns 192.0.2.53 --max-outage 3s
         netdyno sip load sip:192.0.2.1 --scenario mine.yaml --to 1000
         netdyno sip load sip:192.0.2.1 --scenario uac.xml
         netdyno sip load sip:192.0.2.9 --scenario uas.xml --listen 192.0.2.5:5070
@@ -169,13 +177,15 @@ def load(
     lasts = options.seconds(hold, "--hold")
     read = options.read(server, given, callee=to, hold=lasts, listen=place, max_calls=max_calls)
     gate.conform(read, given, scenario)
+    if place is None and (parties := PARTIES.get(scenario)):
+        _run(parties(read), given)
     if scenario in PRESETS and place is None:
         _run(profile.scenario(read, {"preset": scenario.replace("-", "_")}, scenario), given)
     if place is not None and scenario == "uas":
         _run(profile.scenario(read, {"preset": scenario}, scenario), given)
     path = Path(scenario)
     if not path.suffix:
-        presets = PRESETS if place is None else ("uas",)
+        presets = NAMES if place is None else ("uas",)
         fix = f"Use one of {', '.join(presets)}, or a file like steps.yaml"
         raise Error("ND-104-22", f"no scenario is called {scenario!r}", at="--scenario", fix=fix)
     found = scenario_file.read(path, direct=place is not None)
