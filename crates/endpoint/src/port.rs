@@ -160,9 +160,10 @@ impl StackPort {
         self.exchange.enter();
     }
 
-    /// The port's own address towards `ip`.
+    /// The port's own address towards `ip`: that in the network of the next hop, else the first of its family.
     pub fn own(&self, ip: IpAddr) -> Option<IpAddr> {
-        self.addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).copied()
+        let first = || self.addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).copied();
+        self.stack.address_towards(ip).or_else(first)
     }
 
     /// Take what came, let what is due happen, and send, unless there are events: what is answered to them is sent with the

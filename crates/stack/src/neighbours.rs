@@ -5,7 +5,7 @@ use packet::Mac;
 use packet::arp::{Arp, Operation};
 use packet::nd::{self, Nd};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 /// From one question to the next (RFC 4861 section 10: RETRANS_TIMER).
 const AGAIN: u64 = SECOND;
@@ -278,19 +278,18 @@ impl Neighbours {
     }
 }
 
-/// Our address towards `ip`: the first of its family.
-pub(crate) fn own_v4(config: &Config) -> Option<Ipv4Addr> {
-    config.addresses.iter().find_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None })
-}
-
-/// The same of IPv6.
-pub(crate) fn own_v6(config: &Config) -> Option<Ipv6Addr> {
-    config.addresses.iter().find_map(|ip| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None })
+/// Our address that is asked with for the neighbour `ip`: that whose network holds it, the narrowest first, else the first of its
+/// family.
+pub(crate) fn own(config: &Config, ip: IpAddr) -> Option<IpAddr> {
+    let near = config.networks.iter().filter(|network| network.contains(ip));
+    let near = near.max_by_key(|network| network.prefix).map(|network| network.address);
+    near.or_else(|| config.addresses.iter().find(|own| own.is_ipv4() == ip.is_ipv4()).copied())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
     const MAC: Mac = [2, 0, 0, 0, 0, 2];

@@ -5,7 +5,7 @@ use crate::connection::{CloseReason, Connection, Deadline, Env, NEVER, Pool, Sta
 use crate::counters::{Counters, Drop};
 use crate::fragments::Fragments;
 use crate::listening::Listening;
-use crate::neighbours::{Change, Neighbours, Reach, next_hop};
+use crate::neighbours::{Change, Neighbours, Reach, next_hop, own};
 use crate::path_mtu::{PathMtus, segment_size};
 use crate::ports::Ports;
 use crate::seq::Seq;
@@ -211,6 +211,12 @@ impl Stack {
     /// Whether it has this address.
     pub fn owns(&self, ip: IpAddr) -> bool {
         self.config.addresses.binary_search(&ip).is_ok()
+    }
+
+    /// The address with which it is in the network of the next hop to `ip`, if it is in it.
+    pub fn address_towards(&self, ip: IpAddr) -> Option<IpAddr> {
+        let hop = next_hop(&self.config, ip)?;
+        self.config.networks.iter().any(|network| network.contains(hop)).then(|| own(&self.config, hop))?
     }
 
     fn hash(&self, tuple: &Tuple) -> u64 {

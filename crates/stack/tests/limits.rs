@@ -3,10 +3,12 @@
 use crate::datagrams::error;
 use crate::wire::{Frames, MS, config, ip, mac, segment};
 use packet::Layers;
+use packet::arp::Arp;
 use packet::ethernet::Tags;
+use packet::nd::Nd;
 use packet::tcp::{Header, Options, flag};
-use stack::{Config, ConnectError, Drop, Handle, Stack, State, TcpConfig};
-use std::net::SocketAddr;
+use stack::{Config, ConnectError, Drop, Handle, Network, Stack, State, TcpConfig};
+use std::net::{IpAddr, SocketAddr};
 
 /// A stack whose peer's Ethernet address is known.
 pub fn stack(change: impl FnOnce(&mut Config)) -> Stack {
@@ -146,5 +148,45 @@ fn frames_of_another_vlan_are_for_another_host() {
         assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (0, 1));
         near.receive(&syn(own), 0);
         assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (1, 1));
+    }
+}
+
+/// A stack with an address in each of two networks, and a router in the second.
+fn in_two_networks() -> Stack {
+    stack(|config| {
+        config.peer = None;
+        let parse = |ip: &str| ip.parse().expect("an address");
+        config.addresses = ["10.0.0.1", "10.1.0.1", "fd00::1", "fd01::1"].map(parse).into();
+        let prefixes = [24, 24, 64, 64];
+        let networks = config.addresses.iter().zip(prefixes);
+        config.networks = networks.map(|(address, prefix)| Network { address: *address, prefix }).collect();
+        config.gateways = ["10.1.0.254", "fd01::ff"].map(parse).into();
+    })
+}
+
+/// Whoever is asked from an address of another network does not answer.
+#[test]
+fn a_neighbour_is_asked_from_the_address_in_its_network() {
+    let mut stack = in_two_networks();
+    let cases = [
+        ("10.0.0.2", "10.0.0.1"),
+        ("10.1.0.2", "10.1.0.1"),
+        ("192.0.2.1", "10.1.0.1"),
+        ("fd00::2", "fd00::1"),
+        ("fd01::2", "fd01::1"),
+        ("2001:db8::1", "fd01::1"),
+    ];
+    for (to, from) in cases {
+        let (to, from): (IpAddr, IpAddr) = (to.parse().expect("one"), from.parse().expect("one"));
+        assert_eq!(stack.address_towards(to), Some(from), "{to}");
+        stack.connect(from, SocketAddr::new(to, 80), 1, 0).expect("a port");
+        // what is to be sent asks for its next hop, and the question is due at once
+        assert!(sent(&mut stack, 0).is_empty());
+        let frames = sent(&mut stack, 0);
+        let asks = match from {
+            IpAddr::V4(_) => Arp::parse(&frames[0]).map(|arp| arp.sender.into()),
+            IpAddr::V6(_) => Nd::parse(&frames[0]).map(|nd| nd.source.into()),
+        };
+        assert_eq!(asks, Some(from), "{to}");
     }
 }

@@ -4,7 +4,7 @@ use super::{REPLIES, Stack};
 use crate::config::Config;
 use crate::connection::Tuple;
 use crate::counters::{Counters, Drop};
-use crate::neighbours::{own_v4, own_v6};
+use crate::neighbours::own;
 use crate::share::Recipient;
 use crate::wire::{Link, Transmit, send_segment};
 use packet::arp::Arp;
@@ -51,15 +51,14 @@ pub(super) fn solicit(
 ) {
     let tags = config.tags.bytes().len();
     let mut to = Replies { replies, spare };
-    let asked = match ip {
-        IpAddr::V4(target) => own_v4(config).and_then(|own| {
-            let frame = to.frame(arp::FRAME + tags)?;
-            Arp::request(config.mac, own, target).emit_tagged(frame, &config.tags)
-        }),
-        IpAddr::V6(target) => own_v6(config).and_then(|own| {
-            let frame = to.frame(nd::FRAME + tags)?;
-            Nd::solicitation(config.mac, own, target).emit(frame, &config.tags)
-        }),
+    let asked = match (own(config, ip), ip) {
+        (Some(IpAddr::V4(own)), IpAddr::V4(target)) => to
+            .frame(arp::FRAME + tags)
+            .and_then(|frame| Arp::request(config.mac, own, target).emit_tagged(frame, &config.tags)),
+        (Some(IpAddr::V6(own)), IpAddr::V6(target)) => to
+            .frame(nd::FRAME + tags)
+            .and_then(|frame| Nd::solicitation(config.mac, own, target).emit(frame, &config.tags)),
+        _ => None,
     };
     if asked.is_none() {
         counters.drop(Drop::ReplyQueueFull);
