@@ -3,7 +3,7 @@
 use crate::wire::{Frames, MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Handle, Received, Stack, TcpConfig};
+use stack::{Handle, Received, Stack, State, TcpConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -124,9 +124,14 @@ impl Pair {
 
     /// A connection, up on both sides.
     pub fn connected(&mut self, v6: bool) -> [Handle; 2] {
-        let mine = self.connect(1, v6);
+        let mut mine = self.connect(1, v6);
         let mut yours = None;
         assert!(self.until(3_600_000 * MS, |pair| {
+            // the path may have lost all questions for the neighbour's address
+            if pair.sides[0].status(mine).is_some_and(|status| status.state == State::Closed) {
+                pair.sides[0].close(mine, pair.now);
+                mine = pair.connect(1, v6);
+            }
             yours = yours.or(pair.sides[1].accept(2));
             yours.is_some()
         }));
