@@ -340,9 +340,15 @@ fn counted(counters: &Counters) -> BTreeMap<String, u64> {
         ("tcp_timeouts", counters.timeouts),
         ("tcp_resets_sent", counters.resets_sent),
     ];
+    let of_icmp = [
+        ("icmp_errors_sent", counters.icmp_errors_sent),
+        ("icmp_errors_limited", counters.icmp_errors_limited),
+    ];
+    let of_icmp = of_icmp.into_iter().filter(|(_, n)| *n > 0);
     let drops = Drop::NAMES.iter().zip(counters.drops).filter(|(_, n)| *n > 0);
     let drops = drops.map(|(name, n)| (format!("dropped_{name}"), n));
-    of_tcp.map(|(name, n)| (name.to_owned(), n)).into_iter().chain(drops).collect()
+    let named = of_tcp.into_iter().chain(of_icmp).map(|(name, n)| (name.to_owned(), n));
+    named.chain(drops).collect()
 }
 
 fn limited(mut rx: RxQueue) -> RxQueue {
@@ -366,12 +372,18 @@ mod tests {
 
     #[test]
     fn what_a_stack_counted_has_names() {
-        let mut counters =
-            Counters { segments_sent: 9, retransmitted: 3, timeouts: 2, ..Counters::default() };
+        let mut counters = Counters {
+            segments_sent: 9,
+            retransmitted: 3,
+            timeouts: 2,
+            icmp_errors_sent: 5,
+            ..Counters::default()
+        };
         counters.drops[Drop::BadChecksum as usize] = 4;
         let said: Vec<_> = counted(&counters).into_iter().collect();
         let expected = [
             ("dropped_bad_checksum", 4),
+            ("icmp_errors_sent", 5),
             ("tcp_resets_sent", 0),
             ("tcp_retransmitted", 3),
             ("tcp_segments_sent", 9),

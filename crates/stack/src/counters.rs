@@ -97,6 +97,10 @@ pub struct Counters {
     pub datagrams_sent: u64,
     /// Datagrams received for a socket.
     pub datagrams_received: u64,
+    /// ICMP errors sent: nobody listens at a port. And how many more the limit of their rate kept back.
+    pub icmp_errors_sent: u64,
+    /// See above.
+    pub icmp_errors_limited: u64,
     /// Segments received whose payload was here before.
     pub duplicates: u64,
     /// Drops by reason, see [`Drop::NAMES`].

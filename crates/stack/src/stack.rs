@@ -25,6 +25,7 @@ mod datagrams;
 mod frames;
 mod icmp;
 mod passive;
+mod unreachable;
 
 /// Names a connection to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +123,8 @@ pub struct Stack {
     accepted: VecDeque<Handle>,
     /// Connections that are only remembered, the oldest first: they make room for new ones.
     remembered: VecDeque<Handle>,
+    /// How many ICMP errors may be sent.
+    errors: unreachable::Limit,
     /// Frames that are ready.
     replies: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -177,6 +180,7 @@ impl Stack {
             cookies_until: 0,
             accepted: VecDeque::new(),
             remembered: VecDeque::new(),
+            errors: unreachable::Limit::default(),
             replies: VecDeque::new(),
             spare: Vec::new(),
             counters: Counters::default(),

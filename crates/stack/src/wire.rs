@@ -10,6 +10,8 @@ use std::net::IpAddr;
 
 /// Hops that a packet may make.
 const HOPS: u8 = 64;
+/// Bytes of the header of an ICMP error.
+const ICMP: usize = 8;
 /// Types of echo requests (RFC 792, RFC 4443 section 4.1).
 const ECHO_V4: u8 = 8;
 const ECHO_V6: u8 = 128;
@@ -79,6 +81,31 @@ pub(crate) fn send_datagram(
     };
     let Some(pseudo) = emit_ip(rest, tuple, carried, body) else { return false };
     emit_body(&mut rest[ip..ip + body], kind, tuple, bytes, pseudo);
+    true
+}
+
+/// Send an ICMP error of this type and code that quotes a packet. `false`: there was no room.
+pub(crate) fn send_error(
+    to: &mut impl Transmit,
+    link: &Link,
+    tuple: &Tuple,
+    (kind, code): (u8, u8),
+    quoted: &[u8],
+) -> bool {
+    let v6 = !tuple.local.is_ipv4();
+    let (ip, body) = (if v6 { ipv6::LEN } else { ipv4::LEN }, ICMP + quoted.len());
+    let Some(frame) = to.frame(ETHERNET + link.tags.bytes().len() + ip + body) else { return false };
+    let (ether_type, carried) =
+        if v6 { (kind::IPV6, protocol::ICMPV6) } else { (kind::IPV4, protocol::ICMP) };
+    let ethernet = Ethernet { destination: link.destination, source: link.source, kind: ether_type };
+    let Some(rest) = ethernet.emit_tagged(frame, &link.tags, ip + body) else { return false };
+    let Some(pseudo) = emit_ip(rest, tuple, carried, body) else { return false };
+    let out = &mut rest[ip..ip + body];
+    out[..ICMP].copy_from_slice(&[kind, code, 0, 0, 0, 0, 0, 0]);
+    out[ICMP..].copy_from_slice(quoted);
+    let begin = if v6 { pseudo } else { checksum::Sum::ZERO };
+    let sum = begin.plus(checksum::Sum::ZERO.bytes(out)).checksum();
+    out[2..4].copy_from_slice(&sum.to_be_bytes());
     true
 }
 

@@ -160,6 +160,9 @@ fn icmp_errors_reach_the_socket_that_they_quote() {
     let sockets = [SocketKind::Udp, SocketKind::Echo].map(|kind| open(&mut pair, 0, kind, 9, false));
     send(&mut pair, sockets[0], b"first");
     pair.run(100 * MS);
+    // nobody listens there
+    let refused = Arrival::Error(DatagramError::Icmp { v6: false, kind: 3, code: 3 }, 1);
+    assert_eq!(receive(&mut pair.sides[0], sockets[0]).0, refused);
     for (socket, kind) in sockets.into_iter().zip([SocketKind::Udp, SocketKind::Echo]) {
         let (now, mut out) = (pair.now, Frames::default());
         let message = [8, 0, 0, 0, 0, 0, 0, 5, b'a', b'b', b'c'];
@@ -224,4 +227,81 @@ fn a_server_hears_everybody_and_answers_whoever_sent() {
         assert!(!pair.sides[1].has_datagram());
         assert_eq!(pair.sides[1].overflowed_datagrams(), 1, "there was no room for the fourth");
     }
+}
+
+/// An echo request of side 0 with so many bytes of data, in as many packets as it takes, and the reply.
+#[test]
+fn a_large_echo_is_answered_in_fragments() {
+    for v6 in [false, true] {
+        for bytes in [10, 3000, 65_000] {
+            let mut pair = pair();
+            let socket = open(&mut pair, 0, SocketKind::Echo, 0, v6);
+            let mut message = vec![8, 0, 0, 0, 0, 0, 0, 5];
+            message.extend((0..bytes).map(|i| (i * 7) as u8));
+            assert_eq!(send(&mut pair, socket, &message), Sent::Taken);
+            pair.run(100 * MS);
+            let mut buffer = vec![0; 1 << 16];
+            let arrival = pair.sides[0].receive_datagram(socket, &mut buffer);
+            assert_eq!(arrival, Arrival::Datagram(message.len(), false), "{bytes}");
+            assert_eq!(buffer[8..message.len()], message[8..], "{bytes}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_port_is_unreachable() {
+    for v6 in [false, true] {
+        let mut pair = pair();
+        let socket = open(&mut pair, 0, SocketKind::Udp, 9, v6);
+        for bytes in [5, 3000] {
+            send(&mut pair, socket, &vec![1; bytes]);
+            pair.run(100 * MS);
+            let (kind, code) = if v6 { (1, 4) } else { (3, 3) };
+            let told = Arrival::Error(DatagramError::Icmp { v6, kind, code }, 1);
+            assert_eq!(receive(&mut pair.sides[0], socket).0, told, "{bytes}");
+        }
+        let counters = pair.sides[1].counters();
+        assert_eq!((counters.icmp_errors_sent, counters.icmp_errors_limited), (2, 0));
+        assert_eq!(counters.dropped(stack::Drop::NoConnection), 2);
+    }
+}
+
+/// RFC 1122 section 3.2.2, RFC 4443 section 2.4.
+#[test]
+fn errors_are_sent_to_one_host_alone_and_not_too_many() {
+    let mut pair = pair();
+    let socket = open(&mut pair, 0, SocketKind::Udp, 9, false);
+    send(&mut pair, socket, b"known");
+    pair.run(100 * MS);
+    let (now, mut out) = (pair.now, Frames::default());
+    pair.sides[0].send_datagram(socket, b"anybody?", now, &mut out);
+    let frame = out.0.remove(0);
+    let changed = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = frame.clone();
+        change(&mut frame);
+        // the header's checksum, and none of UDP
+        frame[24..26].fill(0);
+        let sum = checksum::of(&frame[14..34]).to_be_bytes();
+        frame[24..26].copy_from_slice(&sum);
+        frame[40..42].fill(0);
+        frame
+    };
+    let before = pair.sides[1].counters().icmp_errors_sent;
+    let sent = |pair: &Pair| pair.sides[1].counters().icmp_errors_sent - before;
+    // to all hosts of the link, to a group, and from what stands for all hosts of the network
+    let nobody = [
+        changed(&|frame| frame[..6].fill(0xff)),
+        changed(&|frame| frame[30..34].copy_from_slice(&[224, 0, 0, 1])),
+        changed(&|frame| frame[29] = 255),
+    ];
+    for frame in nobody {
+        pair.sides[1].receive(&frame, now);
+        assert_eq!(sent(&pair), 0);
+    }
+    for _ in 0..60 {
+        pair.sides[1].receive(&frame, now);
+    }
+    assert_eq!((sent(&pair), pair.sides[1].counters().icmp_errors_limited), (50, 10));
+    pair.sides[1].receive(&frame, now + MS);
+    assert_eq!(sent(&pair), 51);
 }

@@ -259,7 +259,8 @@ impl Stack {
         }
     }
 
-    fn deliver(&mut self, kind: SocketKind, tuple: &Tuple, bytes: &[u8]) {
+    /// A datagram came; `false`: for nobody.
+    fn deliver(&mut self, kind: SocketKind, tuple: &Tuple, bytes: &[u8]) -> bool {
         match self.sockets.find(self.key(kind, tuple), kind, tuple) {
             Some(index) if self.sockets.deliver(index, bytes) => self.counters.datagrams_received += 1,
             Some(_) => self.counters.drop(Drop::SocketFull),
@@ -273,12 +274,16 @@ impl Stack {
                     self.counters.drop(Drop::SocketFull);
                 }
             }
-            None => self.counters.drop(Drop::NoConnection),
+            None => {
+                self.counters.drop(Drop::NoConnection);
+                return false;
+            }
         }
+        true
     }
 
     /// A UDP datagram arrived.
-    pub(super) fn take_udp(&mut self, frame: &[u8], layers: &Layers) {
+    pub(super) fn take_udp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
         let Some((remote, local)) = Self::destination(frame, layers) else { return };
         if !self.owns(local) {
             return self.counters.drop(Drop::NotForUs);
@@ -289,7 +294,9 @@ impl Stack {
             Err(_) => return self.counters.drop(Drop::Malformed),
         };
         let tuple = Tuple { local, remote, local_port: datagram.destination, remote_port: datagram.source };
-        self.deliver(SocketKind::Udp, &tuple, datagram.payload);
+        if !self.deliver(SocketKind::Udp, &tuple, datagram.payload) {
+            self.reply_port_unreachable(frame, layers, &tuple, from, now);
+        }
     }
 
     /// An ICMP message arrived for one of our addresses: whether it is an echo reply.

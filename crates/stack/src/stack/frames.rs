@@ -119,7 +119,7 @@ impl Stack {
         }
         match layers.protocol {
             protocol::TCP => self.take_tcp(frame, layers, from, now),
-            protocol::UDP => self.take_udp(frame, layers),
+            protocol::UDP => self.take_udp(frame, layers, from, now),
             protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
             _ => self.counters.drop(Drop::NotForUs),
         }

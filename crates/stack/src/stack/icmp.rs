@@ -1,15 +1,17 @@
 //! ICMP messages that arrive: neighbour discovery, echo requests, and errors about what was sent.
 
-use super::Stack;
+use super::frames::Replies;
+use super::{REPLIES, Stack};
 use crate::connection::{CloseReason, Env, State, Tuple, flag};
 use crate::counters::Drop;
+use crate::fragments::{cut, pieces};
 use crate::path_mtu::segment_size;
 use crate::seq::Seq;
-use packet::ethernet::{LEN, TAG, Tags};
+use packet::ethernet::Tags;
 use packet::icmp_error::{IcmpError, PacketOutcome};
 use packet::layers::protocol;
 use packet::nd::{self, Nd};
-use packet::{Layers, icmp};
+use packet::{Layers, icmp, ipv4, ipv6};
 
 /// The MTU of the next hop that an ICMP message says (RFC 1191 section 4, RFC 4443 section 3.2).
 pub(super) fn told_mtu(message: &[u8], v6: bool) -> Option<u32> {
@@ -46,17 +48,38 @@ impl Stack {
         if self.take_echo_reply(frame, layers) {
             return;
         }
-        // a request that came in pieces would have to be answered in pieces
-        let whole = frame.len().min(LEN + 2 * TAG + usize::from(u16::MAX));
-        if layers.end - layers.ip > self.config.mtu.into() {
-            return self.counters.drop(Drop::Fragment);
+        self.reply_echo(frame, layers, now);
+    }
+
+    /// Answer an echo request, in fragments where the request came in such.
+    fn reply_echo(&mut self, frame: &[u8], layers: &Layers, now: u64) {
+        let Some((remote, local)) = Self::destination(frame, layers) else { return };
+        let v6 = layers.is_v6();
+        let mtu = self.paths.get(remote, now).unwrap_or(self.config.mtu).min(self.config.mtu);
+        let size = layers.end - layers.ip;
+        let is_whole = size <= mtu.into();
+        let header = if v6 { ipv6::LEN } else { ipv4::LEN };
+        let frames = if is_whole { 1 } else { pieces(size - header, v6, mtu) };
+        if self.replies.len() + frames > REPLIES {
+            return self.counters.drop(Drop::ReplyQueueFull);
         }
-        let Some(to) = self.reply(whole) else { return };
-        to.copy_from_slice(&frame[..whole]);
-        if !icmp::answer(to, layers, local) {
-            self.spare.extend(self.replies.pop_back());
+        let mut reply = self.spare.pop().unwrap_or_default();
+        reply.clear();
+        reply.extend_from_slice(frame);
+        if !icmp::answer(&mut reply, layers, local) {
             self.counters.drop(Drop::NotForUs);
+        } else if is_whole {
+            return self.replies.push_back(reply);
+        } else if layers.l4 == layers.ip + header {
+            self.identification = self.identification.wrapping_add(1);
+            let (replies, spare) = (&mut self.replies, &mut self.spare);
+            let whole = &reply[..layers.end];
+            cut(whole, layers.ip, v6, mtu, self.identification, &mut Replies { replies, spare });
+        } else {
+            // options would have to be told which go with each fragment
+            self.counters.drop(Drop::Fragment);
         }
+        self.spare.push(reply);
     }
 
     /// An ICMP message about a segment of ours. It is believed when it quotes what is in flight (RFC 5927 section 4.1); what
