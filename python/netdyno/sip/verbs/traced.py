@@ -35,8 +35,11 @@ def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return {"filter": trace.capture_filter(ports), "limit": trace.LIMIT}
 
 
-def keep(result: Result, folder: Path, most: int, listens: bool) -> None:
-    """Reduce what was captured to what is to be kept, and put ladders into the report. Raises Error."""
+def keep(result: Result, folder: Path, most: int, listens: bool, said: str = "--trace") -> None:
+    """Reduce what was captured to what is to be kept, and put ladders into the report. Raises Error.
+
+    `said`: what the user knows it as.
+    """
     captures = [one.capture for leg in result.legs for one in leg.repetitions if one.capture]
     cut = any(one.state == "full" or one.dropped for one in captures)
     tokens = [
@@ -51,10 +54,10 @@ def keep(result: Result, folder: Path, most: int, listens: bool) -> None:
     for one in captures:
         one.secrets = []
     if kept is None or not kept.calls:
-        console.note("--trace: there is no message to keep")
+        console.note(f"{said}: there is no message to keep")
         return
     of = f"{kept.calls:,} calls and registrations"
-    told = f"--trace: the first {kept.first:,} of {of}, and {kept.failed:,} that failed"
+    told = f"{said}: the first {kept.first:,} of {of}, and {kept.failed:,} that failed"
     if kept.cut:
         told += f" (the capture of {trace.LIMIT} was full or lost packets: later calls are not in it)"
     save(result, folder)
