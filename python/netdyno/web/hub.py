@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
+from netdyno.errors import Error
+
 SEND = 10.0
 """Seconds that a browser may take for a message; one that takes longer is hung up on."""
 QUIET = 15.0
@@ -39,19 +41,22 @@ class Channel:
         self._latest = b""
         self._snapshot: tuple[int, bytes] | None = None
         self._news = asyncio.Condition()
+        self._using = asyncio.Lock()
+        """Held while the source is read: a snapshot has what was read up to its number, and no more."""
         self._watchers = 0
         self._reader: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
+        """Set once the source was read for the first time."""
 
     async def watch(self) -> AsyncIterator[bytes]:
         """Messages for one watcher: the whole first, then what is new."""
         self._watchers += 1
         if self._reader is None:
-            with contextlib.suppress(OSError):
-                await self.source.read()
             self._reader = asyncio.create_task(self._read())
         try:
-            place = self._number
-            yield await self._state_event()
+            await self._begun.wait()
+            place, whole = await self._state_event()
+            yield whole
             while not self.source.over or place != self._number:
                 await self._wait(place)
                 if self._number == place:
@@ -61,8 +66,8 @@ class Channel:
                     place = self._number
                     yield self._latest
                 else:
-                    place = self._number
-                    yield await self._state_event()
+                    place, whole = await self._state_event()
+                    yield whole
             yield _message("over", {})
         finally:
             self._watchers -= 1
@@ -76,23 +81,30 @@ class Channel:
             async with asyncio.timeout(QUIET), self._news:
                 await self._news.wait_for(lambda: self._number != place or self.source.over)
 
-    async def _state_event(self) -> bytes:
-        if self._snapshot is None or self._snapshot[0] != self._number:
-            self._snapshot = (self._number, _message("whole", await self.source.snapshot()))
-        return self._snapshot[1]
+    async def _state_event(self) -> tuple[int, bytes]:
+        """Everything, and the number of the news up to which it is."""
+        async with self._using:
+            if self._snapshot is None or self._snapshot[0] != self._number:
+                self._snapshot = (self._number, _message("whole", await self.source.snapshot()))
+            return self._snapshot
 
     async def _read(self) -> None:
         while True:
-            await asyncio.sleep(self._interval)
-            found = await self.source.read()
+            async with self._using:
+                found = None
+                # what cannot be read now may be the next time
+                with contextlib.suppress(OSError, Error):
+                    found = await self.source.read()
+                if found is not None and self._begun.is_set():
+                    self._number += 1
+                    self._latest = _message("news", found)
+            self._begun.set()
             if found is not None or self.source.over:
                 async with self._news:
-                    if found is not None:
-                        self._number += 1
-                        self._latest = _message("news", found)
                     self._news.notify_all()
             if self.source.over:
                 return
+            await asyncio.sleep(self._interval)
 
 
 class Hub:

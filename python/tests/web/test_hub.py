@@ -62,6 +62,63 @@ def test_all_watchers_share_one_reader() -> None:
     asyncio.run(main())
 
 
+class Slow(Counting):
+    """One that others get to run beside while it is read."""
+
+    def __init__(self, last: int) -> None:
+        super().__init__(last)
+        self.inside = 0
+
+    async def read(self) -> Any:
+        assert not self.inside, "it is read twice at a time"
+        self.inside += 1
+        await asyncio.sleep(0.002)
+        found = await super().read()
+        await asyncio.sleep(0.002)
+        self.inside -= 1
+        return found
+
+    async def snapshot(self) -> Any:
+        assert not self.inside, "it is shown while it is read"
+        return await super().snapshot()
+
+
+def test_watchers_that_come_at_once_have_one_reader_and_nothing_twice() -> None:
+    async def main() -> None:
+        source = Slow(30)
+        channel = Channel(source, 0.001, lambda: None)
+
+        async def watch(after: float) -> list[Any]:
+            await asyncio.sleep(after)
+            return [told(message) async for message in channel.watch()]
+
+        seen = await asyncio.gather(*(watch(number * 0.0007) for number in range(50)))
+        assert source.reads <= 32
+        for events in seen:
+            at = 0
+            for name, data in events[:-1]:
+                assert name == "whole" or data == at + 1
+                at = data["until"] if name == "whole" else data
+            assert at == 30
+
+    asyncio.run(main())
+
+
+def test_a_source_that_fails_once_is_read_again() -> None:
+    class Failing(Counting):
+        async def read(self) -> Any:
+            if self.reads in (1, 3):
+                self.reads += 1
+                raise OSError
+            return await super().read()
+
+    async def main() -> None:
+        channel = Channel(Failing(5), 0.001, lambda: None)
+        assert [told(one)[0] async for one in channel.watch()][-1] == "over"
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_a_watcher_that_stands_still_gets_the_whole_afterwards() -> None:
     async def main() -> None:
         channel = Channel(Counting(30), 0.001, lambda: None)
