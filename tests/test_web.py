@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,48 @@ def test_a_run_of_the_command_line_gets_another_rate_and_is_stopped(lab: Lab, se
     assert after["groups"]["http"]["counts"]["messages_intended"] == 60
     assert found["interrupted"]
     assert found["legs"][0]["repetitions"][0]["groups"][0]["total"]["messages_sent"] > 0
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_run_is_paused_resumed_and_stopped_on_its_page(lab: Lab, page: Page, server: str) -> None:
+    child = lab.start("run", server, "--rate", "20/s", "--duration", "120s", "--quiet")
+    address, token = dashboard(lab)
+    folder = lab.sampled(points=2)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('.run .of')")
+    page.js(f"void (location.hash = '#/run/{folder.name}')")
+    page.wait("document.querySelector('.state')?.innerText === 'running'", "the run is not shown")
+
+    def pressed(what: str) -> str:
+        button = (
+            f"[...document.querySelectorAll('.actions button')].find((one) => one.innerText === '{what}')"
+        )
+        page.wait(f"!!{button} && !{button}.disabled", f"there is no {what}")
+        page.js(f"void {button}.focus()")
+        page.press("\ue007")
+        return button
+
+    pressed("Pause")
+    page.wait("document.querySelector('.state').innerText === 'paused'", "it is not paused")
+    stands = (folder / "samples.jsonl").read_bytes()
+    resume = "[...document.querySelectorAll('.actions button')].some((one) => one.innerText === 'Resume')"
+    page.wait(resume, "a run that is paused cannot be resumed")
+    time.sleep(2)
+    # its clock stands still: at most the point that ended with the pause came since
+    assert (folder / "samples.jsonl").read_bytes().count(b"\n") <= stands.count(b"\n") + 1
+    pressed("Resume")
+    page.wait("document.querySelector('.state').innerText === 'running'", "it is not resumed")
+    lab.sampled(points=stands.count(b"\n") + 3)
+    pressed("Stop")
+    done = lab.wait(child)
+    assert done.code == 105, done.text
+    page.wait("!!document.querySelector('.verdict h2')", "the end is not noticed")
+    found = json.loads((folder / "result.json").read_text())
+    (trial,) = found["legs"][0]["repetitions"]
+    (pause,) = trial["paused"]
+    assert pause["seconds"] > 1.5
+    assert page.complaints() == []
 
 
 PRESETS = ("iot-mixed", "stream-64b", "latency-probe")
