@@ -16,10 +16,10 @@ import pytest
 
 from netdyno.cli import app
 from netdyno.errors import Error
-from netdyno.sip.ladder import hep, page, text
+from netdyno.sip.ladder import follow, hep, page, text
 from netdyno.sip.ladder.arrow import hidden
 from netdyno.sip.ladder.calls import calls
-from netdyno.sip.ladder.capture import Packets, read
+from netdyno.sip.ladder.capture import Message, Packets, read
 
 UAC, UAS = ("10.0.0.1", 5060), ("10.0.0.2", 5062)
 
@@ -311,6 +311,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["--call-id", "zzz"], "no Call-ID"),
         (["--failed", "--call-id", "a@b"], "no call failed"),
         (["--limit", "0"], "--limit"),
+        (["--follow", "--failed"], "--failed is of a capture that is whole"),
     ],
 )
 def test_what_cannot_be_shown(
@@ -384,3 +385,61 @@ def test_lower_case_and_folded_header_fields_are_read(tmp_path: Path) -> None:
     [call] = calls(read(pcap(tmp_path / "c.pcap", packets)))
     assert [one.summary for one in call.arrows] == ["INVITE sip:bob@b", "200 OK (INVITE)"]
     assert call.call_id and call.failures == []
+
+
+def test_a_capture_that_grows_is_drawn_as_it_grows(tmp_path: Path) -> None:
+    whole = pcap(tmp_path / "whole.pcapng", datagrams(*CALL), ng=True).read_bytes()
+    path, drawn = tmp_path / "c.pcapng", list[str]()
+
+    class Written(io.FileIO):
+        """The file, of which each look at its end finds 100 bytes more."""
+
+        def read(self, size: int = -1) -> bytes:  # type: ignore[override]
+            found = super().read(size)
+            if not found and (at := path.stat().st_size) < len(whole):
+                with path.open("ab") as more:
+                    more.write(whole[at : at + 100])
+                lengths.append(len(drawn))
+            return found
+
+    lengths: list[int] = []
+    path.touch()
+    ladder = follow.Ladder((), 1, drawn.append)
+    file = follow.GrowingFile(Written(path), lambda: path.stat().st_size == len(whole))
+    for one in follow.messages(file, "c", Packets()):
+        ladder.message(one)
+    assert drawn[0] == "a@b" and drawn[2:] == text.lines(calls(read(tmp_path / "whole.pcapng"))[0].arrows)[1:]
+    # lines came while the file was growing
+    assert sorted(set(lengths)) == [0, 3, 4, 5, 6], lengths
+
+
+def test_a_followed_ladder_has_the_first_calls_of_each_method() -> None:
+    drawn: list[str] = []
+    ladder = follow.Ladder((), 1, drawn.append)
+    sent = [("REGISTER", "r1"), ("REGISTER", "r2"), ("INVITE", "i1"), ("INVITE", "i2"), ("REGISTER", "r1")]
+    for at, (method, name) in enumerate(sent):
+        data = message(f"{method} sip:b SIP/2.0", f"1 {method}", call_id=name)
+        ladder.message(Message(float(at), "10.0.0.1:5060", "10.0.0.2:5060", "udp", data))
+    # a head wherever another call comes between
+    assert [line for line in drawn if line in ("r1", "r2", "i1", "i2")] == ["r1", "i1", "r1"]
+    assert sum("REGISTER" in line for line in drawn) == 2
+    assert sum("INVITE" in line for line in drawn) == 1
+
+
+def test_only_wanted_calls_are_followed() -> None:
+    drawn: list[str] = []
+    ladder = follow.Ladder(("i2",), 5, drawn.append)
+    for name in ("i1", "i2"):
+        data = message("INVITE sip:b SIP/2.0", "1 INVITE", call_id=name)
+        ladder.message(Message(0.0, "10.0.0.1:5060", "10.0.0.2:5060", "udp", data))
+    assert drawn[0] == "i2" and len(drawn) == 3
+
+
+def test_a_block_of_any_length_ends_a_capture_that_grows(tmp_path: Path) -> None:
+    path = tmp_path / "c.pcapng"
+    path.write_bytes(
+        pcap(tmp_path / "w", datagrams(*CALL), ng=True).read_bytes() + b"\6\0\0\0\xff\xff\xff\xff"
+    )
+    with path.open("rb") as raw:
+        found = list(follow.messages(follow.GrowingFile(raw, lambda: False), "c", Packets()))
+    assert len(found) == len(CALL)

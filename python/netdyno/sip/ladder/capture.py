@@ -70,17 +70,20 @@ class _Stream:
 
 def read(path: Path, packets: Packets | None = None) -> Iterator[Message]:
     """The messages in order of time; raises for a file that is no capture."""
-    packets = packets or Packets()
-    data = io.BytesIO(reading.content(path, LARGEST))
+    return messages(io.BytesIO(reading.content(path, LARGEST)), str(path), packets or Packets())
+
+
+def messages(data: Any, name: str, packets: Packets) -> Iterator[Message]:
+    """The messages of an open file; `packets` counts what is read of it."""
     try:
         file = dpkt.pcap.UniversalReader(data)
     except (ValueError, dpkt.Error) as e:
         fix = "Give a pcap or pcapng file, as tcpdump, Wireshark and --capture write"
-        raise Error("ND-104-71", f"it is no capture: {e}", at=str(path), fix=fix) from e
+        raise Error("ND-104-71", f"it is no capture: {e}", at=name, fix=fix) from e
     link = file.datalink()
     if link not in _LINK and link not in _BARE:
         fix = "Capture on Ethernet, loopback or `any`"
-        raise Error("ND-104-71", f"packets of link type {link} cannot be read", at=str(path), fix=fix)
+        raise Error("ND-104-71", f"packets of link type {link} cannot be read", at=name, fix=fix)
     assembly = _Assembly()
     for at, frame in _frames(file, packets):
         packets.seen += 1

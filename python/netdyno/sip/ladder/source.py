@@ -53,17 +53,29 @@ def find(name: str) -> Source:
     path = Path(name)
     if path.is_file() and path.name != "result.json":
         return Source(path, [path])
-    folder = path.parent if path.name == "result.json" else path
-    if not folder.is_dir() or not (folder / "result.json").is_file():
-        if path.suffix in (".pcap", ".pcapng", ".cap"):
-            raise Error("ND-104-20", "there is no such file", at=name, fix="Give the path of a capture")
-        with Store() as store:
-            folder = store.folder(store.resolve(name))
-    captures = sorted(folder.glob("capture*.pcapng"), key=lambda one: (len(one.name), one.name))
-    if not captures:
+    folder = folder_of(name)
+    files = captures(folder)
+    if not files:
         what, fix = "this run kept no packets", "Run it again with --capture"
         raise Error("ND-104-71", what, at=str(folder), fix=fix)
-    return Source(folder, captures, _tokens(folder))
+    return Source(folder, files, _tokens(folder))
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a run, by folder, id or `latest`."""
+    path = Path(name)
+    folder = path.parent if path.name == "result.json" else path
+    if folder.is_dir() and (folder / "result.json").is_file():
+        return folder
+    if path.suffix in (".pcap", ".pcapng", ".cap"):
+        raise Error("ND-104-20", "there is no such file", at=name, fix="Give the path of a capture")
+    with Store() as store:
+        return store.folder(store.resolve(name))
+
+
+def captures(folder: Path) -> list[Path]:
+    """The captures of a run's trials, in their order."""
+    return sorted(folder.glob("capture*.pcapng"), key=lambda one: (len(one.name), one.name))
 
 
 def _tokens(folder: Path) -> list[str]:

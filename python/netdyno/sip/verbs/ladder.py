@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -49,6 +51,14 @@ def ladder(
         str | None,
         typer.Option(help="Send the messages to a HEP version 3 server, like Homer.", metavar="ADDRESS:PORT"),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Draw each message as it comes, of a run under way or a capture that grows.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show the SIP messages of a capture or a run as ladder diagrams, one for each call.
@@ -57,11 +67,19 @@ def ladder(
     the word `repeated`, and a dashed arrow on the page. Digest responses, other credentials and keys are
     hidden.
 
+    With `--follow` messages appear while the run with `--capture` is under way: of the first `--limit` calls
+    of each method, or of those that `--call-id` names. It ends with the run; of a file, at Ctrl-C.
+
         netdyno sip ladder trace.pcap
         netdyno sip ladder latest --failed --limit 3
+        netdyno sip ladder latest --follow --limit 1
         netdyno sip ladder trace.pcapng --call-id 3848276298 --html call.html
         netdyno sip ladder latest --failed --hep 192.0.2.9:9060
     """
+    if follow:
+        _follow(source, call_id or (), limit, {"--failed": failed, "--list": as_list, "--messages": messages,
+                "--html": bool(html), "--hep": bool(hep), "--json": as_json})  # fmt: skip
+        return
     found = find(source)
     # whether a call failed is known at its end: all of them are read
     most = None if failed or as_list else limit
@@ -90,6 +108,19 @@ def ladder(
         _show(calls, messages)
     if failed and everything > limit and not as_list:
         console.note(f"{everything - limit} more failed; --limit shows more")
+
+
+def _follow(source: str, wanted: Sequence[str], limit: int, others: Mapping[str, bool]) -> None:
+    if other := next((name for name, given in others.items() if given), None):
+        fix = f"Leave {other} out, or read the capture when the run is over"
+        raise Error("ND-104-07", f"{other} is of a capture that is whole", at="--follow", fix=fix)
+    from netdyno.sip.ladder import follow
+
+    def show(text: str) -> None:
+        console.line(text)
+        sys.stdout.flush()
+
+    follow.follow(source, wanted, limit, show)
 
 
 def _nothing(found: Source, named: bool, failed: bool) -> Error:

@@ -1,0 +1,46 @@
+"""`netdyno sip ladder --follow`: the messages of a run that is under way."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from lab import NETDYNOD, Lab, root, until
+
+from netdyno.sip.server import SipServer
+
+
+@root
+@pytest.mark.drawn
+def test_messages_of_a_run_appear_while_it_is_under_way(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETDYNO_DAEMON", NETDYNOD)
+    with SipServer({"listen": "127.0.0.1:0", "domain": "example.net", "role": "proxy"}) as server:
+        words = (
+            "--domain",
+            "example.net",
+            "--rate",
+            "10/s",
+            "--duration",
+            "60s",
+            "--warmup",
+            "0s",
+            "--hold",
+            "300ms",
+        )
+        run = lab.start("sip", "call", f"sip:{server.address}", *words, "--capture", "--quiet")
+        lab.sampled()
+        shown = lab.base / "shown"
+        with shown.open("w") as out:
+            ladder = lab.start("sip", "ladder", "latest", "--follow", "--limit", "1", stdout=out)
+            until(lambda: "200 OK (BYE)" in shown.read_text(), 60, "no call is drawn")
+            assert run.poll() is None, "the run is over"
+            run.send_signal(signal.SIGINT)
+            lab.wait(run)
+            assert lab.wait(ladder, 30).code == 0
+    rows = shown.read_text().splitlines()
+    begins = next(at for at, row in enumerate(rows) if "INVITE sip:" in row)
+    call = [row for row in rows[begins:] if "|" in row]
+    # caller, proxy and callee
+    assert rows[begins - 1].count("127.0.0.1:") >= 2
+    steps = ["INVITE sip:", "180 ", "200 OK (INVITE)", "ACK sip:", "BYE sip:", "200 OK (BYE)"]
+    assert all(sum(step in row for row in call) == 2 for step in steps), rows
