@@ -20,7 +20,7 @@ NGINX = """\
 daemon off; user root; pid {base}/nginx.pid; error_log stderr; worker_processes 1;
 events {{ worker_connections 500; }}
 http {{
-  log_format who '$remote_addr $status $bytes_sent $request_uri';
+  log_format who '$remote_addr $status $bytes_sent $request_uri $msec';
   access_log {base}/access.log who;
   keepalive_requests 1000000;
   server {{ listen {address}:80; location / {{ return 200 "ok"; }} }}
@@ -104,23 +104,27 @@ class FleetLab:
                 return self.sshd(", mtls: 0")
         return self.sshd()
 
-    def agents_of_others(self) -> list[str]:
-        """Agents that run before the fleet is up, with certificates of their own; lines for hosts.yaml."""
+    def agents_of_others(self, **before: tuple[str, ...]) -> list[str]:
+        """Agents that run before the fleet is up, with certificates of their own; lines for hosts.yaml.
+
+        `before`: by host, what its daemon's command begins with.
+        """
         lines = [f"{{name: {host}, launcher: address, address: {HOSTS[host]}, cores: [0]}}" for host in HOSTS]
         self.write(lines)
         done = self.run("fleet", "certificates", self.file)
         assert done.code == 0, done.text
         for host in HOSTS:
-            self.agent(host, self.lab.base / "certificates" / host)
+            self.agent(host, self.lab.base / "certificates" / host, before.get(host, ()))
         return lines
 
-    def agent(self, host: str, identity: Path) -> None:
+    def agent(self, host: str, identity: Path, before: tuple[str, ...] = ()) -> None:
         """An agent that nobody of ours has started."""
         address, space = f"{HOSTS[host]}:7448", self.space(host)
         socket = self.lab.base / f"{host}.sock"
         self.spawn(
-            space, str(NETDYNOD), "--socket", str(socket), "--mtls", address, "--identity", str(identity)
-        )
+            space, *before, str(NETDYNOD), "--socket", str(socket), "--mtls", address, "--identity",
+            str(identity),
+        )  # fmt: skip
         until(lambda: address in sh("ss", "-Hltn", "-N", space), 30, f"{host}: no agent")
 
     def sshd(self, more: str = "") -> list[str]:
@@ -225,6 +229,15 @@ class FleetLab:
         names = {address: host for host, address in HOSTS.items()}
         lines = (self.lab.base / "access.log").read_text().splitlines()
         return Counter(names[line.split()[0]] for line in lines)
+
+    def begun(self) -> dict[str, float]:
+        """When the server got the first request of each host, by its own clock."""
+        found: dict[str, float] = {}
+        names = {address: host for host, address in HOSTS.items()}
+        for line in (self.lab.base / "access.log").read_text().splitlines():
+            address, *_, at = line.split()
+            found.setdefault(names[address], float(at))
+        return found
 
     def clean(self) -> None:
         """Fail if anything is left."""

@@ -60,6 +60,13 @@ def test_the_total_is_the_servers_own_count(fleet: FleetLab, launcher: str) -> N
     delays = group.delays["response"]
     assert delays.count == hdr.decode(delays.hdr).get_total_count() == counted.total()
     assert sum(one.groups["web"].counts.messages_delivered for one in done.trial.series) == counted.total()
+    late = {one.name: one.start_delay for one in done.trial.hosts}
+    print(f"began after the common start, s: {late}")
+    # never before it: what is told in whole milliseconds, by a clock that is known as well as that
+    assert all(
+        one.start_delay is not None and one.start_delay >= -0.001 - one.clock_error
+        for one in done.trial.hosts
+    )
     assert [sum(one.devices.values()) for one in done.trial.hosts] == (
         [2, 2, 4] if launcher == "local" else [3, 3, 2]
     )

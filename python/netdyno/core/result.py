@@ -141,6 +141,8 @@ class HostReport(Model):
     """How far its clock was ahead of the controller's, seconds; the common start allows for it."""
     clock_error: float = 0
     """The true offset is at most this far away, seconds."""
+    start_delay: float | None = None
+    """How late its part began after the common start, seconds, in whole milliseconds; null: not known."""
     measured: dict[str, Counts] = Field(default_factory=dict)
     """What it counted, by group."""
     valid: bool | None = None

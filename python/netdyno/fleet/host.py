@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from netdyno.core.wire import TrialResult
@@ -26,6 +28,8 @@ class Host:
     lost: Error | None = None
     run: str = ""
     """Its id of the run, where it is reached directly."""
+    at: float | None = None
+    """When it was to begin, by its own clock."""
 
     @property
     def name(self) -> str:
@@ -51,12 +55,20 @@ class Host:
             "devices": dict(self.shard.devices),
             "clock_offset": self.offset.seconds,
             "clock_error": self.offset.error,
+            "start_delay": None if trial is None else self._start_delay(trial),
             "valid": None if trial is None else trial.validity.valid,
             "measured": {}
             if trial is None
             else {one.name: one.measured.model_dump() for one in trial.groups},
             "lost": self.lost.what if self.lost else None,
         }
+
+    def _start_delay(self, trial: TrialResult) -> float | None:
+        """How late it began: the daemon tells the moment in whole milliseconds."""
+        if self.at is None or not trial.started:
+            return None
+        began = datetime.fromisoformat(trial.started).timestamp()
+        return round(began - math.floor(self.at * 1000) / 1000, 3)
 
 
 def named(host: str, error: Error) -> Error:

@@ -93,7 +93,9 @@ class AgentLink:
 
     def start(self, at: float) -> None:
         """Its clock is that much ahead of ours."""
-        self.client.call("run.start", at=at + self.hosts[0].offset.seconds)
+        host = self.hosts[0]
+        host.at = at + host.offset.seconds
+        self.client.call("run.start", at=host.at)
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
         """Its share."""

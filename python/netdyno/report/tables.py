@@ -396,6 +396,7 @@ def hosts(rep: Repetition) -> Table:
             Column(M("Delivered")),
             Column(M("Clock offset")),
             Column(M("Offset error")),
+            Column(M("Began late by")),
             Column(M("State"), numeric=False),
         ],
     )
@@ -403,6 +404,7 @@ def hosts(rep: Repetition) -> Table:
         devices = sum(host.devices.values())
         sent = sum(one.messages_sent for one in host.measured.values())
         delivered = sum(one.messages_delivered for one in host.measured.values())
+        late = host.start_delay
         state: Cell = Cell(M("valid") if host.valid else M("not valid"))
         if host.lost or host.valid is None:
             state = Cell(Data(host.lost)) if host.lost else Cell(units.NONE)
@@ -413,6 +415,7 @@ def hosts(rep: Repetition) -> Table:
             number(units.count(delivered), delivered),
             number(units.duration(host.clock_offset * 1e9), host.clock_offset),
             number(units.duration(host.clock_error * 1e9), host.clock_error),
+            Cell(units.NONE) if late is None else number(units.duration(late * 1e9), late),
             state,
         )
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +34,8 @@ class Agents:
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
         self.offsets: dict[str, float] = {}
+        self.late: dict[str, float] = {}
+        """Seconds after the time that it was told at which a run begins."""
         self.away: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.events: dict[str, Subscription] = {}
@@ -69,7 +72,11 @@ class Agents:
             return self.events.setdefault(name, Subscription())
 
         def result() -> TrialResult:
-            return trial([1000, 2000], 2, stopped=self.stopped.get(name))
+            found = trial([1000, 2000], 2, stopped=self.stopped.get(name))
+            if name in (at := self.started()):
+                began = datetime.fromtimestamp(at[name] + self.late.get(name, 0.0), UTC)
+                found.started = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            return found
 
         def flows() -> Iterator[list[Any]]:
             yield [name, 0]
@@ -147,6 +154,17 @@ def test_all_begin_at_one_time_by_their_own_clocks(agents: Agents) -> None:
     at = agents.started()
     assert at["b"] - at["a"] == pytest.approx(5.0, abs=1e-6)
     assert at["c"] - at["a"] == pytest.approx(-0.25, abs=1e-6)
+
+
+def test_how_late_each_host_began_is_in_the_result(agents: Agents) -> None:
+    agents.offsets = {"b": 5.0, "c": -0.25}
+    agents.late = {"c": 0.042}
+    one, _ = running(agents)
+    hosts = {host["name"]: host["start_delay"] for host in (one.result().model_extra or {})["hosts"]}
+    # their clocks differ, and are allowed for
+    assert hosts["a"] == pytest.approx(0, abs=0.0011)
+    assert hosts["b"] == pytest.approx(0, abs=0.0011)
+    assert hosts["c"] == pytest.approx(0.042, abs=0.0011)
 
 
 def test_an_agent_of_another_version_is_refused(agents: Agents) -> None:
