@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from netdyno import quantities
 from netdyno.cli import bench_application, console, options
 from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick
+from netdyno.core.result import Result
 from netdyno.errors import PASS, Error
 from netdyno.experiment import cores, validation
 from netdyno.experiment.choose import ChosenExperiment, choose
@@ -71,8 +73,17 @@ def _as_application(kind: str, urls: UrlOptions) -> UrlOptions:
     return replace(urls, open=True, count=1, devices=urls.devices or pool)
 
 
-def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messages: bool) -> int:
-    """Search the loads of what was chosen; `messages`: they are rates of messages."""
+def search(
+    kind: str,
+    chosen: ChosenExperiment,
+    given: Mapping[str, Any],
+    messages: bool,
+    then: Callable[[Result, Path], None] = lambda _, __: None,
+) -> int:
+    """Search the loads of what was chosen.
+
+    `messages`: they are rates of messages; `then`: as of `execute`.
+    """
     outputs = options.outputs(given)
     experiment, schedule, estimate = rfc2544.prepare(
         _request(kind, given, messages),
@@ -95,6 +106,7 @@ def search(kind: str, chosen: ChosenExperiment, given: Mapping[str, Any], messag
         chosen.place,
         schedule,
         given["resume"],
+        then=then,
         fleets=cores.fleets(given.get("fleet"), given.get("tolerate", 0), experiment),
     )
 

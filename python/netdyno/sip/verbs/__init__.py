@@ -12,6 +12,7 @@ VERBS = {
     "call": ".load:call",
     "load": ".load:load",
     "search": ".search:search",
+    "automatic": ".automatic:automatic",
     "conformance": ".conformance:conformance",
     "ladder": ".ladder:ladder",
     "send": ".send:send",

@@ -20,11 +20,16 @@ REGISTRATIONS = ("register", "reregister", "unregister")
 
 def conform(options: profile.Options, given: Mapping[str, Any], kind: str) -> None:
     """Play the tests of the server's roles if they are asked for; ends the program where one fails."""
-    waived = {one.strip().upper() for one in (given["waive"] or "").split(",") if one.strip()}
     if not given["conformance"]:
-        if waived:
+        if (given["waive"] or "").strip(", "):
             raise Error("ND-104-03", "no test is run before", at="--waive", fix="Add --conformance")
         return
+    refuse(played(options, given, kind))
+
+
+def played(options: profile.Options, given: Mapping[str, Any], kind: str) -> suite.Report:
+    """The verdicts of the tests of the server's roles, but for those that are waived."""
+    waived = {one.strip().upper() for one in (given["waive"] or "").split(",") if one.strip()}
     roles = ROLES.get("register" if kind in REGISTRATIONS else kind, ("registrar", "proxy"))
     tests = suite.chosen(roles)
     if unknown := waived - {one.id for one in tests}:
@@ -34,10 +39,18 @@ def conform(options: profile.Options, given: Mapping[str, Any], kind: str) -> No
     for one in report.tests:
         if one.verdict != "pass":
             console.note(f"{one.id} {one.verdict}: {one.title} ({one.clause}): {one.reason}")
-    counts = ", ".join(
-        f"{report.count(verdict)} {verdict}" for verdict in ("pass", "warning", "fail", "inconclusive")
-    )
-    console.note(f"conformance of {report.server}: {counts}, {len(waived)} waived")
+    console.note(f"conformance of {report.server}: {counts(report)}, {len(waived)} waived")
+    return report
+
+
+def counts(report: suite.Report) -> str:
+    """How many tests have each verdict."""
+    verdicts = ("pass", "warning", "fail", "inconclusive")
+    return ", ".join(f"{report.count(verdict)} {verdict}" for verdict in verdicts)
+
+
+def refuse(report: suite.Report) -> None:
+    """End the program where a server is not to be loaded."""
     if report.count("fail"):
         console.error("no load: the server does not conform; --waive LIST goes on in spite of these tests")
         raise typer.Exit(THRESHOLD)

@@ -462,6 +462,14 @@ def searched(verb: Callable[..., None]) -> Callable[..., None]:
     return verb
 
 
+def automated(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb that tests conformance by itself, and writes its files to a folder."""
+    left_out = ("capture", "trace", "conformance")
+    insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
+    output_options("json runs quiet")(verb)
+    return verb
+
+
 def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
     """The shared options as what a profile is made from."""
     rate = units.RATE.value(given["rate"], "--rate")

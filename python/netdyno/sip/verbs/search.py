@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,7 @@ import typer
 
 from netdyno.cli import bench_run, console, values
 from netdyno.cli.options import DryRun, Repeat, Resolution, Resume, Strategy, outputs
+from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import choose
 from netdyno.search import words
@@ -66,23 +68,33 @@ def search(
         fix = "Leave the user out of the URI"
         raise Error("ND-104-03", "the calls of a search go to callees of its own", at=server, fix=fix)
     gate.conform(read, given, kind)
-    carried = None
-    if baseline and not dry_run and given["fleet"]:
-        console.note("no baseline: it measures the tester on this machine, and the load comes from a fleet")
-    elif baseline and not dry_run:
-        console.note("baseline: the tester against a server of its own, without a DUT")
-        carried = own.measured(read, KINDS[kind], given["password"], replace(outputs(given), quiet=True))
-        console.note(f"baseline: {'at least ' * carried.open}{words.load(carried.load, 'flows/s')}")
-    document = KINDS[kind](read)
-    chosen = choose.document(document, document["name"], Path())
-    how = given | {
+    how = {
         "resolution": resolution,
         "strategy": strategy,
         "repeat": repeat,
         "dry_run": dry_run,
         "resume": resume,
-        "confirm": float(sessions),
-        "baseline": carried,
-        "duration": read.duration,
     }
-    raise typer.Exit(bench_run.search("rate", chosen, how, messages=False))
+    raise typer.Exit(highest_rate(kind, read, given | how, sessions, baseline and not dry_run))
+
+
+def highest_rate(
+    kind: str,
+    read: profile.Options,
+    given: Mapping[str, Any],
+    sessions: int,
+    baseline: bool,
+    then: Callable[[Result, Path], None] = lambda _, __: None,
+) -> int:
+    """Search, and return the exit code. `then` is given the result and the folder of the run."""
+    carried = None
+    if baseline and given["fleet"]:
+        console.note("no baseline: it measures the tester on this machine, and the load comes from a fleet")
+    elif baseline:
+        console.note("baseline: the tester against a server of its own, without a DUT")
+        carried = own.measured(read, KINDS[kind], given["password"], replace(outputs(given), quiet=True))
+        console.note(f"baseline: {'at least ' * carried.open}{words.load(carried.load, 'flows/s')}")
+    document = KINDS[kind](read)
+    chosen = choose.document(document, document["name"], Path())
+    how = {"confirm": float(sessions), "baseline": carried, "duration": read.duration}
+    return bench_run.search("rate", chosen, {**given, **how}, messages=False, then=then)
