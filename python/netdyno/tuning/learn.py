@@ -9,7 +9,7 @@ from typing import Any
 from netdyno.experiment.measurer import SettingMeasurer
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.stats.estimate import mean
-from netdyno.stats.observation import Metric, Setting
+from netdyno.stats.observation import Metric, Setting, Value
 from netdyno.stats.paired import blocks
 from netdyno.tuning.features import Features, completed, features
 from netdyno.tuning.gain import gain, has_metrics
@@ -36,11 +36,12 @@ def learn(
     *,
     pairs: int = 2,
     seed: int = 1,
+    starts: Mapping[str, Value] | None = None,
 ) -> Experience:
     """Measure every setting beside the baseline at every place, in blocks of drawn order.
 
     A place whose baseline fails is left out, and so is a setting where it fails. What is disturbed is
-    measured again once.
+    measured again once. `starts`: what the parameters are in the baseline.
     """
     contexts = []
     names = list(settings)
@@ -71,7 +72,7 @@ def learn(
         known = set.intersection(*(set(one) for one in each))
         middle = {n: mean([one[n] for one in each]) for n in sorted(known)}
         contexts.append(Context(place.name, middle, place.metric, gains))
-    return Experience(machine, settings, tuple(contexts))
+    return Experience(machine, settings, tuple(contexts), starts or {})
 
 
 def alike(metric: Metric, value: float, reference: float) -> float:

@@ -118,7 +118,12 @@ def learn(request: LearningRequest, listener: StudyListener, interrupts: Interru
         listener.note(f"{study.name}: {count} trials, {len(places)} places, {', '.join(chosen)}")
         firsts = {m.name: m for b in made.values() for m in list(b.metrics.values())[:1]}
         listener.begun(kept.record, count, list(firsts.values()))
-        found = run(places, bench, chosen, kept.record, _machine(), pairs=request.pairs, seed=request.seed)
+        names = {name for setting in chosen.values() for name in setting}
+        starts = {name: value for name, value in there.starts.items() if name in names} | dict(base.values)
+        found = run(
+            places, bench, chosen, kept.record, _machine(),
+            pairs=request.pairs, seed=request.seed, starts=starts,
+        )  # fmt: skip
         listener.over(kept.record)
         to = request.to or folder() / "experience.json"
         found.write(to)

@@ -20,7 +20,7 @@ from typing import Any
 from netdyno import files, reading
 from netdyno.errors import Error
 from netdyno.stats.estimate import mean
-from netdyno.stats.observation import Setting
+from netdyno.stats.observation import Setting, Value
 from netdyno.stats.ranks import SignedRanks
 from netdyno.tuning.features import NEEDED, Features, distance
 
@@ -74,6 +74,8 @@ class Experience:
     """Where it was measured."""
     settings: Mapping[str, Setting]
     contexts: tuple[Context, ...]
+    starts: Mapping[str, Value] = field(default_factory=dict)
+    """What their parameters were in the baseline; of files of before it is not known."""
 
     def without(self, context: Context) -> Experience:
         """All but one context."""
@@ -97,7 +99,7 @@ class Experience:
             contexts = tuple(Context(**one) for one in plain["contexts"])
             if plain["format"] == BY_BURSTS:
                 contexts = tuple(replace(one, features=_by_bytes(one.features)) for one in contexts)
-            return cls(plain["machine"], plain["settings"], contexts)
+            return cls(plain["machine"], plain["settings"], contexts, plain.get("starts", {}))
         except FileNotFoundError as e:
             fix = "`netdyno tune learn` makes one on this machine; --experience names another"
             raise Error("ND-104-55", "there is no experience yet", at=str(path), fix=fix) from e
@@ -220,6 +222,27 @@ def recommend(experience: Experience, features: Features, level: float = 0.1) ->
             found, why=f"no lower bound is above {math.expm1(MARGIN):.0%}; only a test tells of {of}"
         )
     return found
+
+
+def larger_now(
+    setting: Setting, now: Mapping[str, Value], starts: Mapping[str, Value], defaults: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Parameters that a setting would lower although it was no lowering that was measured, and what they are.
+
+    `starts`: what they were in the baseline; else Linux's defaults count.
+    """
+    found: dict[str, Value] = {}
+    for name, value in setting.items():
+        here, start = now.get(name), starts.get(name, defaults.get(name))
+        if not (_is_number(value) and _is_number(here)) or int(str(here)) <= int(value):
+            continue
+        if not _is_number(start) or int(str(start)) <= int(value):
+            found[name] = now[name]
+    return found
+
+
+def _is_number(value: Value | None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _beyond(contexts: Sequence[Context], features: Features) -> tuple[str, ...]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +11,27 @@ import pytest
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment.record import Record
-from netdyno.stats.observation import Observation, Setting
+from netdyno.stats.observation import Observation, Setting, Value
+from netdyno.system import sysctl
 from netdyno.tuning import features as looking
 from netdyno.tuning.features import distance, features
 from netdyno.tuning.learn import GridPoint, learn
-from netdyno.tuning.recommend import BASELINE, Context, Experience, Judgement, LeftOutCase, judge, recommend
+from netdyno.tuning.recommend import (
+    BASELINE,
+    Context,
+    Experience,
+    Judgement,
+    LeftOutCase,
+    judge,
+    larger_now,
+    recommend,
+)
 from netdyno.tuning.simulated import CC, IDLE, RMEM, WMEM, SimulatedBench
 from netdyno.tuning.simulated import Path as Way
 from netdyno.tuning.verbs import recommend as tune_recommend
+
+from .. import spaces
+from ..conftest import root
 
 SETTINGS = {
     "bbr": {CC: "bbr"},
@@ -311,3 +325,60 @@ def test_an_experience_of_before_has_its_rates_by_bytes(tmp_path: Path) -> None:
     assert found.contexts[0].features["rate"] == 8e6
     found.write(path)
     assert Experience.read(path) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "now", "start", "default", "stays"),
+    [
+        # larger now: a set that raised it where it was measured would halve it
+        (32, 64, 6, None, True),
+        (32, 64, None, 6, True),
+        (32, 64, None, None, True),
+        (32, 16, 6, None, False),
+        (32, 32, 6, None, False),
+        # lowering was measured
+        (15, 60, 60, None, False),
+        (15, 60, None, 60, False),
+        # and a baseline counts, not the default
+        (32, 64, 6, 128, True),
+        ("bbr", "cubic", "cubic", None, False),
+    ],
+)
+def test_what_is_larger_now_stays_unless_lowering_was_measured(
+    value: Value, now: Value, start: Value | None, default: Value | None, stays: bool
+) -> None:
+    found = larger_now(
+        {"p": value},
+        {"p": now},
+        {} if start is None else {"p": start},
+        {} if default is None else {"p": default},
+    )
+    assert found == ({"p": now} if stays else {})
+
+
+@root
+def test_the_verb_proposes_no_lower_buffer_than_there_is(
+    tmp_path: Path,
+    experience: Experience,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A service whose buffers may grow to 64 MiB already, and a set of 32 MiB."""
+    whole = like(Way(0.1, 0.004, 1e9))
+    monkeypatch.setattr(tune_recommend, "sample", lambda where, seconds: dict(whole))
+    experience.write(tmp_path / "known.json")
+    with spaces.made(f"ndt-recommend-{os.getpid()}") as space:
+        for name, most in (("net.ipv4.tcp_rmem", 64 << 20), ("net.ipv4.tcp_wmem", 1 << 20)):
+            sysctl.write(space, name, f"4096 131072 {most}")
+        verb = ["tune", "recommend", "--where", space, "--experience", str(tmp_path / "known.json")]
+        assert call(verb) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert f"{RMEM} stays {64 << 20}, which is larger than its {32 << 20}" in out
+        assert f"{WMEM} = {32 << 20}" in out
+        command = out.partition("try it: ")[2]
+        assert f"--set {WMEM}={32 << 20}" in command and RMEM not in command
+        assert call([*verb, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["setting"] == "both"
+        assert document["values"] == {CC: "bbr", WMEM: 32 << 20}
+        assert document["larger_now"] == {RMEM: 64 << 20}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +20,18 @@ from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
 from netdyno.experiment.record import folder
 from netdyno.lab.topology import need_root
+from netdyno.stats.observation import Setting, Value
 from netdyno.system.interrupt import Interrupts
+from netdyno.tuning import host_state
 from netdyno.tuning.bench import HOST
 from netdyno.tuning.features import FEATURES, Features, sample
 from netdyno.tuning.prepared_bench import BenchRequest
-from netdyno.tuning.recommend import LISTED, Experience, Judgement, Proposal, judge
+from netdyno.tuning.recommend import LISTED, Experience, Judgement, Proposal, judge, larger_now
 from netdyno.tuning.recommend import recommend as propose
 from netdyno.tuning.recommend_run import ListedProofOutcome, ListedProofRequest
 from netdyno.tuning.recommend_run import prove as prove_listed
+from netdyno.tuning.registry import registry
+from netdyno.tuning.running_watch import arguments
 from netdyno.tuning.verbs import place
 from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Name, Seed, Spare
 from netdyno.tuning.verbs.own_service import Better, MetricOf, Server, SloText, bench_name, chosen
@@ -144,14 +150,15 @@ def recommend(
     if html:
         seen = {"features": features, "units": {one.name: one.unit for one in FEATURES}}
         experience_page(html, known, proposal={**proposal.document(), **seen})
+    settings, kept = _raising(known, proposal, where)
     if not as_json:
-        show(known, features, proposal)
+        show(known, features, proposal, settings, kept)
     listed = proposal.tested if own and proposal.known else ()
     tested: ListedProofOutcome | None = None
     if own and listed:
         wanted = ListedProofRequest(
             BenchRequest(bench_name(None, own), own=own, allow_global=allow_global),
-            {one: known.settings[one] for one in listed},
+            {one: settings[one] for one in listed},
             {e.setting: e.gain for e in proposal.expected},
             objective, pairs, spare, level, seed, name, fresh,
         )  # fmt: skip
@@ -162,8 +169,9 @@ def recommend(
         if not as_json:
             show_proof(tested)
     if as_json:
-        setting = dict(known.settings[proposal.setting]) if proposal.setting else {}
-        document = {"features": features, **proposal.document(), "values": setting}
+        setting = dict(settings[proposal.setting]) if proposal.setting else {}
+        left = dict(kept[proposal.setting]) if proposal.setting else {}
+        document = {"features": features, **proposal.document(), "values": setting, "larger_now": left}
         console.document(document | {"doubt": _doubt(proposal, tested), "proof": _proof(tested)})
     if not proposal.known:
         raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=_way(known, features, proposal))
@@ -173,6 +181,22 @@ def recommend(
         names = " ".join(proposal.doubtful[:LISTED])
         fix = f"Test it under the service's own load: --prove --load COMMAND, of {names}"
         raise Error("ND-90-32", f"nothing is proposed: {proposal.why}", fix=fix)
+
+
+def _raising(
+    known: Experience, proposal: Proposal, where: str | None
+) -> tuple[dict[str, Setting], dict[str, dict[str, Value]]]:
+    """The settings to try, without what they would lower there though no lowering was measured; and that."""
+    tunables, settings, kept = registry().tunables, dict[str, Setting](), dict[str, dict[str, Value]]()
+    for name in proposal.tested:
+        whole = known.settings[name]
+        there = [one for one in whole if registry().has(one)]
+        states = host_state.read_states(registry(), there, where)
+        now = {one: state.value for one, state in states.items() if state.value is not None}
+        defaults = {one: d for one in there if one in tunables and (d := tunables[one].default) is not None}
+        kept[name] = larger_now(whole, now, known.starts, defaults)
+        settings[name] = {one: value for one, value in whole.items() if one not in kept[name]}
+    return settings, kept
 
 
 def _doubt(proposal: Proposal, tested: ListedProofOutcome | None) -> bool:
@@ -249,8 +273,14 @@ def _experience(experience: Path | None) -> Experience:
     return found
 
 
-def show(known: Experience, features: Features, proposal: Proposal) -> None:
-    """The service, the proposal, and where it comes from."""
+def show(
+    known: Experience,
+    features: Features,
+    proposal: Proposal,
+    settings: Mapping[str, Setting],
+    kept: Mapping[str, Mapping[str, Value]],
+) -> None:
+    """The service, the proposal, and where it comes from. `settings`: without what is `kept` as it is."""
     rows = [(f.name, quantities.number(features.get(f.name), f.unit), f.about) for f in FEATURES]
     console.table(("feature", "here", ""), rows, right=("here",))
     out = console.out()
@@ -273,10 +303,21 @@ def show(known: Experience, features: Features, proposal: Proposal) -> None:
     out.print(
         f"the lower bound of the gain is above {math.expm1(proposal.margin):.0%} of: {sure}", markup=False
     )
-    for name, value in known.settings[proposal.setting].items():
+    for name, value in settings[proposal.setting].items():
         out.print(f"  {name} = {value}", markup=False)
+    for name, value in kept[proposal.setting].items():
+        lower = known.settings[proposal.setting][name]
+        out.print(f"  {name} stays {value}, which is larger than its {lower}", markup=False)
+    if not settings[proposal.setting]:
+        out.print("all of it is in force there already", markup=False)
+        return
     names = " ".join(proposal.shortlist)
     other = f"netdyno tune compare BENCH baseline {names}"
+    if kept[proposal.setting]:
+        words = shlex.join(arguments(settings[proposal.setting]))
+        out.print("prove it: the same with --prove --load COMMAND", markup=False)
+        out.print(f"try it: netdyno tune apply {words} --dry-run", markup=False)
+        return
     out.print(f"prove it: the same with --prove --load COMMAND, or {other}", markup=False)
     out.print(f"try it: netdyno tune apply {proposal.setting} --dry-run", markup=False)
 
