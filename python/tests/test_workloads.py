@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -235,6 +236,21 @@ def test_a_path_is_said_in_words_or_by_name() -> None:
         path("speed=1")
     with pytest.raises(Error, match="no workload 'nothing'"):
         NamespaceBench(Spec(workload="nothing")).metrics  # noqa: B018
+
+
+@root
+@pytest.mark.parametrize("name", ["iperf3-tcp", "iperf3-udp"])
+def test_a_port_that_another_program_has_is_told(name: str, site: Site) -> None:
+    def taken() -> socket.socket:
+        return socket.create_server((SERVER, iperf3.PORT))
+
+    with namespace.inside(site.server, taken), ExitStack() as stack:
+        with pytest.raises(Error, match=f"another program has port {iperf3.PORT}") as e:
+            WORKLOADS[name](LITTLE[name]).open(site, stack)
+        assert e.value.code == "ND-92-25"
+    # once it is free, it is used
+    with ExitStack() as stack:
+        WORKLOADS[name](LITTLE[name]).open(site, stack)
 
 
 # ---- what programs print

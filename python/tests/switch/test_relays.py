@@ -52,6 +52,19 @@ def relays(needs: None) -> Iterator[ChainLab]:
 
 @root
 @pytest.mark.drawn
+@pytest.mark.parametrize("name", ["web", "lb"])
+def test_a_port_that_another_program_has_is_told(relays: ChainLab, name: str) -> None:
+    function = relays.vnfs[name]
+    mine = function.process
+    # its own of before listens: a second one would only seem to
+    with pytest.raises(Error, match="another program has port 60001") as e:
+        function.start(["true"])
+    assert (e.value.code, e.value.at) == ("ND-92-61", f"vnfs.{name}")
+    assert function.process is mine and function.alive()
+
+
+@root
+@pytest.mark.drawn
 def test_each_part_is_followed_and_faults_are_named(relays: ChainLab) -> None:
     found = verify(relays)
     assert found.good, found.first_fault

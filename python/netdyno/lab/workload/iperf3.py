@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from netdyno.errors import Error
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.base import (
@@ -79,6 +80,10 @@ class _Iperf3(Workload):
         if guest := site.guests[1]:
             guest.serve(command, lambda text: listens(text, PORT), stack)
             return
+        if listening(site.server, PORT):
+            # it would pass for the server, until the client speaks to it
+            what, fix = f"another program has port {PORT}", "End that program, or load between namespaces"
+            raise Error("ND-92-25", f"iperf3 -s cannot listen: {what}", at=site.address, fix=fix)
         server = start_server(site, command, "iperf3-server", stack)
         until = time.monotonic() + 10
         while time.monotonic() < until and server.exited() is None:

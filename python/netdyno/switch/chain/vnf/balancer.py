@@ -16,7 +16,7 @@ from netdyno.lab.workload.iperf3 import listens
 from netdyno.switch.chain.vnf.base import IN, Vnf
 from netdyno.switch.chain.vnf.routed import Router
 from netdyno.system import namespace
-from netdyno.system.process import find
+from netdyno.system.process import Process, find
 
 PORT = 60_001
 """Where a program of ours gets connections that go to the server."""
@@ -45,6 +45,14 @@ class Relay(Router):
             self.run(
                 "nft", "-f", "-", text=f"table {family} netdyno {{\n  chain to {{\n    {chain}\n  }}\n}}\n"
             )
+
+    def start(self, command: list[str], **environment: str) -> Process:
+        """The program; a port that another one has would pass for its own."""
+        if namespace.inside(self.site.namespace, _listens):
+            what = f"the function {self.site.name} cannot listen: another program has port {PORT}"
+            fix = "End that program, which runs in the function's namespace"
+            raise Error("ND-92-61", what, at=f"vnfs.{self.site.name}", fix=fix)
+        return super().start(command, **environment)
 
     def fail(self) -> None:
         """Its program ends, if it has one; else it forwards no more."""
