@@ -8,6 +8,7 @@ import re
 import select
 import shutil
 import socket
+import statistics
 import struct
 import subprocess
 import threading
@@ -19,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from heard import streams
+from inconclusive import Verdict
 from lab import PATIENT, Done, Lab, Wire, experiment, root
 from sip_lab import patient
-from test_impair import FAR, Wan
+from test_impair import FAR, NEAR, Wan
 
 from netdyno.sip import profile
 from netdyno.sip.uri import parse
@@ -30,6 +33,8 @@ from netdyno.system import namespace
 pytestmark = root
 
 AUDIO: dict[str, Any] = {"source": {"tone": 440}}
+PLAYOUT = 0.06
+"""Seconds that a listener's playout buffer waits."""
 G711 = 160
 """Bytes of a packet of 20 ms."""
 
@@ -351,33 +356,19 @@ def test_baresip_and_we_hear_each_other(lab: Lab, cable: Wire, tmp_path: Path) -
     hears_our_tone(tmp_path)
 
 
-def mos(rating: float) -> float:
-    """ITU-T G.107 annex B."""
-    return 1 + 0.035 * rating + rating * (rating - 60) * (100 - rating) * 7e-6
-
-
-def rating(percent: float) -> float:
-    """R of random loss, no delay: 93.2 less 95 · Ppl / (Ppl + Bpl), with the Bpl of concealed G.711."""
-    return 93.2 - 95 * percent / (percent + 25.1)
-
-
-# a busy machine delays several packets in a row: a burst of late ones, which lowers the MOS
+# beside other work SIPp was seen to echo not all of what came
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("back", "percent", "counter", "within"),
+    ("back", "percent", "counter"),
     [
-        ({"loss": {"independent": "5%"}}, 5.0, "rtp_lost", 0.05),
+        ({"loss": {"independent": "5%"}}, 5.0, "rtp_lost"),
         # of delays from 10 to 80 ms those above 70 come too late for a buffer of 60 ms
-        (
-            {"delay": {"uniform": {"from": "10ms", "to": "80ms"}}, "overtaking": True},
-            100 / 7,
-            "rtp_late",
-            0.1,
-        ),
+        ({"delay": {"uniform": {"from": "10ms", "to": "80ms"}}, "overtaking": True}, 100 / 7, "rtp_late"),
     ],
+    ids=["lost", "late"],
 )
 def test_an_impaired_path_gives_the_mos_of_the_formula(
-    lab: Lab, tmp_path: Path, back: dict[str, Any], percent: float, counter: str, within: float
+    lab: Lab, tmp_path: Path, back: dict[str, Any], percent: float, counter: str, verdict: Verdict
 ) -> None:
     spec = lab.write("path.json", json.dumps({"b_to_a": back, "seed": 7}))
     wan = Wan(lab, "--spec", spec)
@@ -388,6 +379,8 @@ def test_an_impaired_path_gives_the_mos_of_the_formula(
         # the path loses messages too, and SIPp gives up some calls
         document["thresholds"] = [one for one in document["thresholds"] if ".index." not in one["metric"]]
         document["thresholds"].append({"metric": "callers.errors", "max": "10"})
+        document["phases"]["warmup"] = "0s"
+        document["capture"] = {"filter": "udp and not port 5060", "snap": 64}
         path = lab.write("sip.json", json.dumps(document))
         done = lab.run("run", path, "--quiet", prefix=("ip", "netns", "exec", wan.near))
     # a call whose messages the path lost time and again waits, which fails the run when it is long enough
@@ -401,8 +394,20 @@ def test_an_impaired_path_gives_the_mos_of_the_formula(
     share = 100 * total[counter] / packets
     spread = 100 * math.sqrt(percent / 100 * (1 - percent / 100) / packets)
     assert abs(share - percent) < 5 * spread + 0.5, (share, percent, total)
+    # each call by itself: which of its packets came, and when, is in the capture; bursts of late ones are rated as such
+    assert done.folder
+    came, sent = streams(done.folder / "capture.pcapng", NEAR)
+    if counter == "rtp_late":
+        late = sum(len(one.late(PLAYOUT)) for one in came.values())
+        assert total["rtp_late"] == pytest.approx(late, rel=0.02), total
+    # a call whose audio we sent late ourselves, on a busy machine, has no rating
+    rated = [one for ssrc, one in came.items() if len(one.arrivals) > 50 and not sent[ssrc].late(PLAYOUT / 2)]
+    if len(rated) < 20:
+        verdict.processors_were_free()
+    assert len(rated) >= 20, total
     # the median: calls that the end of the run cut short say little
-    assert abs(callers.values["mos_listening"].p50 / 1000 - mos(rating(share))) < within, total
+    expected = statistics.median(one.mos(PLAYOUT) for one in rated)
+    assert callers.values["mos_listening"].p50 / 1000 == pytest.approx(expected, abs=0.05), total
 
 
 def test_lost_audio_alone_fails_the_run_and_the_limit_can_be_lifted(lab: Lab, tmp_path: Path) -> None:
