@@ -60,6 +60,44 @@ def test_each_fault_has_its_verdict(
         assert (phones.indices["ser"], phones.indices["isa"]) == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("preset", ["register", "call"])
+def test_a_storm_of_503_that_begins_in_the_run_is_counted_from_there(
+    lab: Lab, cable: Wire, preset: str
+) -> None:
+    """What was accepted before is not taken back, and each refusal is one failure: Retry-After is told, and obeyed by nobody."""
+    # a call is INVITE and BYE, and ends before the next begins
+    storm = sip.Storm(20)
+    with sip.server(cable, storm) as uri:
+        chosen = options(uri, rate=20.0, duration=3.0, warmup=0.0, arrival="constant", keep_bindings=True)
+        document = profile.scenario(chosen, {"preset": preset}, preset)
+        document["validity"] = PATIENT
+        document["groups"][0]["model"]["sip"]["callee"] = "bob"
+        done = lab.run(
+            "run", lab.write("sip.json", json.dumps(document)), "--quiet", prefix=tuple(cable.at_near)
+        )
+    assert done.code == 99, done.text
+    assert "503" in done.text and "Retry-After" in done.text, done.text
+    phones = group(done, "phones")
+    own, failed = phones.total.own, sum(phones.total.failures.values())
+    asked = own["registrations" if preset == "register" else "session_requests"]
+    again = (
+        own[f"{'register' if preset == 'register' else 'invite'}_retransmissions"]
+        + own["bye_retransmissions"]
+    )
+    # a request that is repeated is answered again
+    assert (
+        storm.taken + storm.refused - again
+        <= own["disconnect_requests"] + asked
+        <= storm.taken + storm.refused
+    )
+    assert failed == storm.refused or again, (failed, storm.refused)
+    success = phones.indices["registration_success" if preset == "register" else "ser"]
+    if not again:
+        accepted = own["registrations_accepted" if preset == "register" else "sessions_answered"]
+        assert 0 < accepted < asked and success == accepted / asked
+        assert asked - accepted == failed - (own["disconnect_requests"] - own["disconnects_accepted"])
+
+
 def test_a_drop_on_the_way_and_a_port_that_is_not_open_are_told_apart(lab: Lab, cable: Wire) -> None:
     """Datagrams that a firewall drops are not said to have been taken, by a server that never saw one."""
     load = ("sip", "register", f"sip:{Wire.FAR}", "--rate", "20/s", "--duration", "1s", "--quiet")

@@ -58,6 +58,20 @@ def unavailable(request: bytes) -> list[Answer]:
     return [Answer(reply(request, "503 Service Unavailable", Retry_After="5"))]
 
 
+class Storm:
+    """A server that answers well until so many requests have come, and then refuses all for a time (Retry-After)."""
+
+    def __init__(self, after: int) -> None:
+        self.after, self.taken, self.refused = after, 0, 0
+
+    def __call__(self, request: bytes) -> list[Answer]:
+        if self.taken < self.after:
+            self.taken += 1
+            return right(request)
+        self.refused += 1
+        return [Answer(reply(request, "503 Service Unavailable", Retry_After="30"))]
+
+
 def late(request: bytes) -> list[Answer]:
     """Answers only when the client has given up, after Timer B or F."""
     return [Answer(good(request), after=2.5)]
