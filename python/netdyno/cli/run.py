@@ -90,6 +90,14 @@ def run(
         str | None,
         typer.Option(help="With --port: router to other networks. Default: none.", metavar="ADDRESS"),
     ] = None,
+    transport: Annotated[
+        str | None,
+        typer.Option(
+            help="With --fleet: dpdk, over the DPDK ports of its hosts. Default: as the profile says.",
+            metavar="dpdk",
+            parser=values.one_of("--transport", "dpdk"),
+        ),
+    ] = None,
     fleet: options.Fleet = None,
     tolerate: options.Tolerate = 0,
     socket: options.Socket = None,
@@ -121,6 +129,13 @@ def run(
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
     over = _port(port, ip, gateway)
+    if transport:
+        if over:
+            fix = "Leave one of them out"
+            raise Error(
+                "ND-104-07", "each says where the load goes out", at="--port and --transport", fix=fix
+            )
+        over = cores.port(fleet)
     packets = _capture(capture, capture_filter)
     wanted = adjust(chosen, trial, targets, repeat, packets, threshold or (), over)
     typed = {f"targets.{name}": "--target" for name in targets}
@@ -146,7 +161,7 @@ def run(
             place,
             resume=resume,
             abort_on_fail=abort_on_fail,
-            fleets=cores.fleets(fleet, tolerate, chosen.experiment, socket),
+            fleets=cores.fleets(fleet, tolerate, wanted, socket),
         )
     except Error as e:
         if e.code == "ND-92-22" and "namespaces" in e.what:
@@ -167,7 +182,7 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _port(device: str | None, ip: str | None, gateway: str | None) -> dict[str, str] | None:
+def _port(device: str | None, ip: str | None, gateway: str | None) -> dict[str, Any] | None:
     """The port of `--port` as a profile has it."""
     if device is None:
         if alone := "--ip" if ip else "--gateway" if gateway else None:

@@ -91,7 +91,7 @@ def adjust(
     repeat: int | None,
     capture: Mapping[str, str] | None = None,
     thresholds: Sequence[str] = (),
-    port: Mapping[str, str] | None = None,
+    port: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """The experiment with what is changed of it. `port`: the DPDK port that its devices run over."""
     plain = chosen.experiment.model_dump(by_alias=True, exclude_none=True)

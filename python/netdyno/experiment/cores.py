@@ -44,6 +44,23 @@ def hosts(name: str) -> list[FleetHost]:
     return found
 
 
+def port(fleet: str | None) -> dict[str, Any]:
+    """A port as the hosts of a fleet have one, for a profile: each host has its own in its place.
+
+    Raises `ND-104-07` where there is no fleet, or none of its hosts has a port.
+    """
+    if fleet is None:
+        fix = "Add --fleet NAME, or give this machine's port with --port DEVICE --ip ADDRESS/PREFIX"
+        raise Error("ND-104-07", "it is for hosts of a fleet", at="--transport dpdk", fix=fix)
+    ports = [one for host in hosts(fleet) for one in host.ports]
+    if not ports:
+        fix = "Add `ports` to the hosts in hosts.yaml, and start the fleet again"
+        raise Error(
+            "ND-104-07", f"no host of the fleet {fleet} has a DPDK port", at="--transport dpdk", fix=fix
+        )
+    return dict(ports[0])
+
+
 def _of_fleets(what: str) -> Any:
     found = named(what).get("fleet")
     if found is None:

@@ -118,6 +118,8 @@ class FleetHost:
     """To the load that it alone generates."""
     kernel: LocalKernel | SshHost | None
     """Where its parameters are set; None: nothing but its agent is reached."""
+    ports: tuple[Mapping[str, Any], ...] = ()
+    """Its DPDK ports, as a profile has them."""
 
 
 @dataclass

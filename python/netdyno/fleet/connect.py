@@ -21,7 +21,8 @@ def hosts(name: str) -> list[FleetHost]:
 
     def alone(agent: Agent) -> FleetHost:
         connect = _connector(Fleet(name, (agent,)), 0)
-        return FleetHost(agent.host.name, connect, launcher(agent.host).kernel(agent.host))
+        ports = tuple(port.settings() for port in agent.host.ports)
+        return FleetHost(agent.host.name, connect, launcher(agent.host).kernel(agent.host), ports)
 
     return [alone(agent) for agent in agents.load(name).agents]
 

@@ -43,7 +43,10 @@ class Host:
         cores = tuple(spec.cores or self.about.get("cores") or ())
         addresses = tuple(str(one) for i in self.about.get("interfaces") or () for one in i["addresses"])
         weight = spec.weight or float(len(cores) or 1)
-        return Part(self.name, weight, cores, addresses, tuple(spec.sources), remote=spec.launcher != "local")
+        return Part(
+            self.name, weight, cores, addresses, tuple(spec.sources),
+            remote=spec.launcher != "local", ports=tuple(port.settings() for port in spec.ports),
+        )  # fmt: skip
 
     def report(self, trial: TrialResult | None = None) -> dict[str, Any]:
         """What a result says of it; `trial`: what it measured."""

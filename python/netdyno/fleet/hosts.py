@@ -44,6 +44,29 @@ _ONLY = {
 """Keys that are not for every launcher."""
 
 
+class HostPort(Config):
+    """A DPDK port of a host, in the place of the one of this name in a profile."""
+
+    name: str = Field(default="a", pattern=r"^[A-Za-z0-9_-]{1,32}$")
+    """Its name in profiles."""
+    device: str = Field(min_length=1, max_length=256)
+    """As in a profile: a PCI address, or `af_packet:veth0`."""
+    ip: str | list[str] | None = None
+    """Its own address, with the length of its network: `10.0.0.1/24`."""
+    gateway: str | list[str] | None = None
+    """The router to other networks; default none."""
+    mac: str | None = None
+    """Default: the device's own."""
+    peer_mac: str | None = None
+    """Where frames are sent; default: asked for."""
+    vlan: int | list[int] | None = None
+    """The VLAN of the port; default none."""
+
+    def settings(self) -> dict[str, Any]:
+        """What it says, as a profile has it."""
+        return self.model_dump(exclude_none=True)
+
+
 class HostSpec(Config):
     """One host: where its agent runs, and how much of the load it takes."""
 
@@ -80,6 +103,8 @@ class HostSpec(Config):
     """Cores that generate load, one worker each; default all that the agent may use."""
     sources: list[str] = Field(default_factory=list, max_length=1000)
     """Addresses to send from, as `source` of a profile's groups; default: those that it has."""
+    ports: list[HostPort] = Field(default_factory=list, max_length=32)
+    """DPDK ports, for profiles with `transport: dpdk`; default none."""
     weight: float | None = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     """Its part of the load beside the others'; default the number of its cores."""
 
@@ -92,6 +117,8 @@ class HostSpec(Config):
             raise ValueError("'resources' is for `launcher: ray`")
         if any(not 0 < count <= 1e6 for count in self.resources.values()):
             raise ValueError("resources are numbers above 0")
+        if twice := reading.twice([port.name for port in self.ports]):
+            raise ValueError(f"two ports are called {twice!r}")
         if len(set(self.cores)) < len(self.cores) or any(not 0 <= core < 4096 for core in self.cores):
             raise ValueError("cores are numbers from 0 on, each once")
         return self

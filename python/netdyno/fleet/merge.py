@@ -65,6 +65,8 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
         groups=_groups(found, profile),
         workers=_workers({host: one.workers for host, one in parts.items()}),
         interfaces=_interfaces({host: one.interfaces for host, one in parts.items()}),
+        ports=_of_hosts({host: one.ports for host, one in parts.items()}),
+        elements=_of_hosts({host: one.elements for host, one in parts.items()}),
         series=series({host: one.series for host, one in parts.items()}),
     )
 
@@ -171,6 +173,15 @@ def _interfaces(parts: Mapping[str, Mapping[str, dict[str, int]]]) -> dict[str, 
         for host, there in parts.items()
         for name, counts in there.items()
     }
+
+
+def _of_hosts(parts: Mapping[str, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Ports or elements of all hosts, `HOST:NAME`."""
+    return [
+        one if ":" in str(one.get("name", "")) else one | {"name": f"{host}:{one.get('name', '')}"}
+        for host, there in parts.items()
+        for one in there
+    ]
 
 
 def begin(point: SeriesPoint) -> int:

@@ -22,6 +22,10 @@ APART = "ND-104-92"
 """A profile that cannot be split over hosts."""
 
 
+ADDRESSES = ("device", "ip", "gateway", "mac", "peer_mac", "vlan")
+"""What a port has of its host."""
+
+
 @dataclass(frozen=True)
 class Part:
     """What a host brings along."""
@@ -36,6 +40,8 @@ class Part:
     """Addresses to send from in place of the profile's."""
     remote: bool = False
     """Whether it has other files than this machine."""
+    ports: tuple[Mapping[str, Any], ...] = ()
+    """Its DPDK ports, as a profile has them."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,6 @@ def split(total: int, weights: Sequence[float]) -> list[int]:
 
 def refuse(profile: Mapping[str, Any], parts: Sequence[Part]) -> None:
     """Refuse what hosts cannot share. Raises `ND-104-92` with the place in the profile."""
-    if "dpdk" in table(profile.get("transport")):
-        what = "DPDK ports belong to one machine"
-        raise Error(APART, what, at="transport.dpdk", fix="Use `transport: {sockets: {}}` with a fleet")
     if "capture" in profile:
         fix = "Leave the capture out, or run the profile on one host with --socket"
         raise Error(APART, "a capture is a file of one host", at="capture", fix=fix)
@@ -102,7 +105,9 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
         # they are judged over all hosts
         one.pop("thresholds", None)
         one["groups"] = []
-        if part.cores:
+        if "dpdk" in table(one.get("transport")):
+            one["transport"] = {"dpdk": _ports(table(one["transport"]["dpdk"]), part)}
+        elif part.cores:
             one["transport"] = {"sockets": {**table(table(one.get("transport")).get("sockets"))}}
             one["transport"]["sockets"]["cores"] = list(part.cores)
     for number, group in enumerate(groups(profile)):
@@ -126,6 +131,22 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
         # else hosts would draw the same random values
         one["seed"] = (seed + i) % (1 << 64) if isinstance(seed, int) else seed
     return [Shard(p, d) for p, d in zip(made, devices, strict=True)]
+
+
+def _ports(dpdk: dict[str, Any], part: Part) -> dict[str, Any]:
+    """The profile's ports as those of a host: what the host says of a port holds there."""
+    own = {str(port["name"]): port for port in part.ports}
+    found = []
+    for number, port in enumerate(dpdk.get("ports") or ()):
+        name = str(table(port).get("name"))
+        if name not in own:
+            at = f"transport.dpdk.ports[{number}]"
+            fix = f"Add it under `ports` of the host in hosts.yaml, as {name}, and start the fleet again"
+            raise Error(APART, f"the host {part.name} has no port {name}", at=at, fix=fix)
+        # addresses of one machine would be wrong on another
+        kept = {key: value for key, value in table(port).items() if key not in ADDRESSES}
+        found.append(kept | dict(own[name]))
+    return dpdk | {"ports": found}
 
 
 def _first(group: Mapping[str, Any]) -> int:

@@ -116,6 +116,17 @@ def test_nothing_of_a_group_is_lost_by_merging() -> None:
     assert group.unit == calls
 
 
+def test_ports_and_elements_are_named_by_host_and_once() -> None:
+    parts = {name: trial([1000], 1) for name in "ab"}
+    for one in parts.values():
+        one.ports, one.elements = [{"name": "p", "driver": "net_null"}], [{"name": "p.rx", "packets_out": 3}]
+    merged = merge.trial(parts, {"groups": []}, "")
+    assert [one["name"] for one in merged.ports] == ["a:p", "b:p"]
+    # what a relay has merged keeps its names
+    again = merge.trial({"relay-1": merged}, {"groups": []}, "")
+    assert [one["name"] for one in again.ports + again.elements] == ["a:p", "b:p", "a:p.rx", "b:p.rx"]
+
+
 def test_a_pause_is_one_of_all_hosts() -> None:
     waited = [(1.0, 2.0), (5.0, 1.0)], [(1.1, 1.9)], []
     parts = {

@@ -74,10 +74,28 @@ def test_each_host_sends_from_the_addresses_that_it_has() -> None:
         shards(profile(source=["10.0.0.16-10.0.0.20"]), parts)
 
 
+def test_each_host_sends_from_its_own_ports() -> None:
+    own = ({"name": "a", "device": "0000:01:00.0", "ip": "10.0.0.1/24"}, {"name": "b", "device": "null"})
+    parts = (
+        Part("x", 1, cores=(1,), ports=own),
+        Part("y", 1, ports=({"name": "a", "device": "af_packet:e0"},)),
+    )
+    port = {"name": "a", "device": "null", "ip": "10.0.0.9/24", "mac": "02:00:00:00:00:01", "mtu": 9000}
+    made = shards(profile() | {"transport": {"dpdk": {"ports": [port], "memory": "64MiB"}}}, parts)
+    assert [one.profile["transport"]["dpdk"] for one in made] == [
+        {
+            "ports": [{"name": "a", "device": "0000:01:00.0", "ip": "10.0.0.1/24", "mtu": 9000}],
+            "memory": "64MiB",
+        },
+        # an address of the profile is of no host
+        {"ports": [{"name": "a", "device": "af_packet:e0", "mtu": 9000}], "memory": "64MiB"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "at"),
     [
-        ({"transport": {"dpdk": {}}}, "transport.dpdk"),
+        ({"transport": {"dpdk": {"ports": [{"name": "a", "device": "null"}]}}}, "transport.dpdk.ports[0]"),
         ({"capture": {}}, "capture"),
     ],
 )
