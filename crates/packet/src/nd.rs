@@ -25,6 +25,9 @@ pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const HOPS: u8 = 255;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
+/// Flags of advertisements.
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
 /// Bytes in a message without options.
 const FIXED: usize = 24;
 
@@ -37,6 +40,8 @@ pub enum Operation {
     Advertisement {
         /// Solicited flag: it answers a solicitation.
         solicited: bool,
+        /// Whether it replaces an address that is known (the flag O).
+        overrides: bool,
     },
 }
 
@@ -84,7 +89,10 @@ impl Nd {
         }
         let (operation, option) = match fixed[0] {
             SOLICITATION => (Operation::Solicitation, 1),
-            ADVERTISEMENT => (Operation::Advertisement { solicited: fixed[4] & 0x40 != 0 }, 2),
+            ADVERTISEMENT => {
+                let (solicited, overrides) = (fixed[4] & SOLICITED != 0, fixed[4] & OVERRIDE != 0);
+                (Operation::Advertisement { solicited, overrides }, 2)
+            }
             _ => return None,
         };
         let Ethernet { destination, source, .. } = Ethernet::parse(frame)?;
@@ -97,7 +105,7 @@ impl Nd {
                 mac.is_none() && destination == solicited_node(target)
             }
             Operation::Solicitation => true,
-            Operation::Advertisement { solicited } => !(solicited && destination.is_multicast()),
+            Operation::Advertisement { solicited, .. } => !(solicited && destination.is_multicast()),
         };
         let message = Self { operation, link, source, destination, target, mac };
         (valid && !target.is_multicast()).then_some(message)
@@ -116,7 +124,7 @@ impl Nd {
             return Self::announcement(mac, self.target);
         }
         Self {
-            operation: Operation::Advertisement { solicited: true },
+            operation: Operation::Advertisement { solicited: true, overrides: true },
             link: (mac, self.mac.unwrap_or(self.link.0)),
             source: self.target,
             destination: self.source,
@@ -128,7 +136,7 @@ impl Nd {
     /// An unsolicited advertisement of `ip` (section 7.2.6).
     pub fn announcement(mac: Mac, ip: Ipv6Addr) -> Self {
         Self {
-            operation: Operation::Advertisement { solicited: false },
+            operation: Operation::Advertisement { solicited: false, overrides: true },
             link: (mac, group_mac(ALL_NODES)),
             source: ip,
             destination: ALL_NODES,
@@ -142,8 +150,10 @@ impl Nd {
     pub fn emit(&self, out: &mut [u8], tags: &Tags) -> Option<usize> {
         let (of, flags, option) = match self.operation {
             Operation::Solicitation => (SOLICITATION, 0, 1),
-            Operation::Advertisement { solicited: true } => (ADVERTISEMENT, 0x60, 2),
-            Operation::Advertisement { solicited: false } => (ADVERTISEMENT, 0x20, 2),
+            Operation::Advertisement { solicited, overrides } => {
+                let flag = |bit: u8, is_set: bool| if is_set { bit } else { 0 };
+                (ADVERTISEMENT, flag(SOLICITED, solicited) | flag(OVERRIDE, overrides), 2)
+            }
         };
         let payload = if self.mac.is_some() { LEN } else { FIXED };
         let header = Ethernet { source: self.link.0, destination: self.link.1, kind: kind::IPV6 };
@@ -228,7 +238,7 @@ mod tests {
         assert_eq!(frame(&probe).len(), FRAME - 8);
         let said = probe.answer(YOURS);
         assert_eq!((said.link.1, said.destination), ([0x33, 0x33, 0, 0, 0, 1], ALL_NODES));
-        assert_eq!(said.operation, Operation::Advertisement { solicited: false });
+        assert_eq!(said.operation, Operation::Advertisement { solicited: false, overrides: true });
         for len in 0..FRAME {
             assert_eq!(Nd::parse(&asked[..len]), None);
             assert_eq!(ask.emit(&mut asked.clone()[..len], &Tags::NONE), None);
@@ -281,15 +291,18 @@ mod tests {
         fn others_read_what_is_written(
             (source, target, macs) in any::<(u128, u128, (Mac, Mac))>(),
             ids in proptest::collection::vec(0u16..4096, 0..3),
-            said in any::<Option<bool>>(),
+            said in any::<Option<bool>>(), overrides in any::<bool>(),
         ) {
             let (source, target) = (Ipv6Addr::from(source >> 8), Ipv6Addr::from(target >> 8));
             let ask = Nd::solicitation(macs.0, source, target);
-            let nd = match said {
+            let mut nd = match said {
                 None => ask,
                 Some(true) => ask.answer(macs.1),
                 Some(false) => Nd::announcement(macs.1, target),
             };
+            if let Operation::Advertisement { overrides: place, .. } = &mut nd.operation {
+                *place = overrides;
+            }
             let tags = Tags::vlans(&ids).expect("at most two");
             let mut bytes = [0xaa; FRAME + 8];
             let len = nd.emit(&mut bytes, &tags).expect("it fits");
@@ -327,8 +340,8 @@ mod tests {
     fn check(icmp: &Icmpv6Slice<'_>, nd: &Nd) {
         let option = match (icmp.icmp_type(), nd.operation) {
             (Icmpv6Type::NeighborSolicitation, Operation::Solicitation) => 1,
-            (Icmpv6Type::NeighborAdvertisement(flags), Operation::Advertisement { solicited }) => {
-                assert_eq!((flags.router, flags.solicited, flags.r#override), (false, solicited, true));
+            (Icmpv6Type::NeighborAdvertisement(flags), Operation::Advertisement { solicited, overrides }) => {
+                assert_eq!((flags.router, flags.solicited, flags.r#override), (false, solicited, overrides));
                 2
             }
             other => panic!("{other:?}"),

@@ -35,7 +35,8 @@ struct Neighbour {
     reach: Reach,
     asked: u8,
     ask_at: u64,
-    confirmed: u64,
+    /// Until when its address holds without being asked for again.
+    fresh_until: u64,
     pending: bool,
     /// Connections and sockets that wait for its address.
     waiting: Vec<u32>,
@@ -101,7 +102,7 @@ impl Neighbours {
             reach: Reach::Unknown,
             asked: 0,
             ask_at: 0,
-            confirmed: 0,
+            fresh_until: 0,
             pending: false,
             waiting: Vec::new(),
             held: 0,
@@ -176,7 +177,7 @@ impl Neighbours {
         let Some(neighbour) = self.all.get_mut(number as usize) else { return Reach::Silent };
         let known = matches!(neighbour.reach, Reach::Known(_));
         neighbour.used = true;
-        if known && now.saturating_sub(neighbour.confirmed) <= FRESH {
+        if known && now < neighbour.fresh_until {
             return neighbour.reach;
         }
         let begins = !neighbour.pending;
@@ -200,10 +201,18 @@ impl Neighbours {
 
     /// A neighbour said its address. It is believed of those that are known here only.
     fn learn(&mut self, ip: IpAddr, mac: Mac, now: u64) -> Option<Change> {
+        self.know(ip, Some(mac), true, now)
+    }
+
+    /// A neighbour's address is known, another one or, with `None`, the same as before; whether it holds for a time (`fresh`), or is
+    /// asked for again when it is used.
+    fn know(&mut self, ip: IpAddr, mac: Option<Mac>, fresh: bool, now: u64) -> Option<Change> {
         let number = *self.by_ip.get(&ip)?;
         let neighbour = self.all.get_mut(number as usize)?;
-        neighbour.reach = Reach::Known(mac);
-        neighbour.confirmed = now;
+        if let Some(mac) = mac {
+            neighbour.reach = Reach::Known(mac);
+        }
+        neighbour.fresh_until = if fresh { now + FRESH + 1 } else { 0 };
         if std::mem::take(&mut neighbour.pending) {
             self.pending.retain(|pending| *pending != number);
             if self.pending.is_empty() {
@@ -213,6 +222,30 @@ impl Neighbours {
         let waiting = std::mem::take(&mut neighbour.waiting);
         self.refresh_place(number);
         Some(Change { found: true, waiting })
+    }
+
+    /// A neighbour advertised its address (RFC 4861 section 7.2.5): one that does not override says nothing against what is known.
+    fn advertised(
+        &mut self,
+        ip: IpAddr,
+        mac: Option<Mac>,
+        (solicited, overrides): (bool, bool),
+        now: u64,
+    ) -> Option<Change> {
+        let neighbour = self.all.get_mut(*self.by_ip.get(&ip)? as usize)?;
+        let Reach::Known(known) = neighbour.reach else {
+            return mac.and_then(|mac| self.know(ip, Some(mac), solicited, now));
+        };
+        let differs = mac.is_some_and(|mac| mac != known);
+        if differs && !overrides {
+            // it is asked for again, and stays what it is meanwhile
+            neighbour.fresh_until = 0;
+            return None;
+        }
+        if !solicited && !differs {
+            return None;
+        }
+        self.know(ip, mac, solicited, now)
     }
 
     /// An ARP message came. What it says of its sender, and the answer if it asks for an address that `owns` says is ours.
@@ -236,9 +269,13 @@ impl Neighbours {
         owns: impl Fn(IpAddr) -> bool,
         now: u64,
     ) -> (Option<Change>, Option<Nd>) {
+        let change = match nd.operation {
+            nd::Operation::Solicitation => nd.mac.and_then(|mac| self.learn(nd.source.into(), mac, now)),
+            nd::Operation::Advertisement { solicited, overrides } => {
+                self.advertised(nd.target.into(), nd.mac, (solicited, overrides), now)
+            }
+        };
         let solicits = nd.operation == nd::Operation::Solicitation;
-        let said = if solicits { nd.source } else { nd.target };
-        let change = nd.mac.and_then(|mac| self.learn(said.into(), mac, now));
         (change, (solicits && owns(nd.target.into())).then(|| nd.answer(mac)))
     }
 
@@ -341,6 +378,36 @@ mod tests {
         assert!(change.is_none() && answer.is_some() && all.all.is_empty());
         assert_eq!(all.arp(&spoof, [2; 6], |_| false, 0).1, None, "not ours");
     }
+
+    /// RFC 4861 section 7.2.5.
+    #[test]
+    fn an_advertisement_overrides_what_is_known_only_if_it_says_so() {
+        let (v6, other): (_, Mac) = (std::net::Ipv6Addr::from([0xfd; 16]), [2, 0, 0, 0, 0, 9]);
+        let mut all = Neighbours::new();
+        let number = all.number(v6.into()).expect("room");
+        let said = |all: &mut Neighbours, mac: Option<Mac>, solicited, overrides, now| {
+            let operation = nd::Operation::Advertisement { solicited, overrides };
+            let link = (MAC, [2; 6]);
+            let message = Nd { operation, link, source: v6, destination: v6, target: v6, mac };
+            all.nd(&message, [2; 6], |_| true, now).0.is_some()
+        };
+        all.reach(number, None, 0);
+        assert!(!said(&mut all, None, true, true, 0), "no address yet, and none is said");
+        assert!(said(&mut all, Some(MAC), true, false, 0), "the first needs no override");
+        assert!(!said(&mut all, Some(other), false, false, 1));
+        assert_eq!(all.next_at(), u64::MAX);
+        assert_eq!(all.reach(number, None, 1), Reach::Known(MAC), "it is asked for again");
+        assert_eq!(all.next_at(), 1);
+        assert!(!said(&mut all, Some(other), true, false, 1));
+        assert_eq!((all.reach(number, None, 1), all.next_at()), (Reach::Known(MAC), 1), "and again");
+        assert!(said(&mut all, None, true, false, 1), "the same is still there");
+        assert_eq!((all.reach(number, None, 30 * SECOND), all.next_at()), (Reach::Known(MAC), u64::MAX));
+        assert!(said(&mut all, Some(other), true, true, 2));
+        assert_eq!((all.reach(number, None, 30 * SECOND), all.next_at()), (Reach::Known(other), u64::MAX));
+        assert!(said(&mut all, Some(MAC), false, true, 3), "unsolicited: it is asked whether that is so");
+        assert_eq!((all.reach(number, None, 3), all.next_at()), (Reach::Known(MAC), 3));
+    }
+
     fn other(n: usize) -> IpAddr {
         Ipv4Addr::from_bits(0x0b00_0000 + n as u32).into()
     }

@@ -82,7 +82,7 @@ fn answers(addr: &InterfaceAddr, frame: &[u8]) {
     if let Some(said) = Nd::parse(&copy) {
         let asked = Nd::parse(frame).expect("answers are for questions");
         let solicited = !asked.source.is_unspecified();
-        assert_eq!(said.operation, nd::Operation::Advertisement { solicited });
+        assert_eq!(said.operation, nd::Operation::Advertisement { solicited, overrides: true });
         assert_eq!((IpAddr::from(said.target), said.mac), (addr.ip, Some(addr.mac)));
         let back = if solicited { asked.source } else { nd::ALL_NODES };
         return assert_eq!((IpAddr::from(said.source), said.destination), (addr.ip, back));
