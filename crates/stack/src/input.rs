@@ -464,12 +464,20 @@ impl Connection {
         }
     }
 
-    /// Whether a SYN begins a new connection in place of this one, which is only remembered (RFC 6191).
-    pub fn is_superseded(&self, header: &Header) -> bool {
-        let newer = header.options.timestamps.is_some_and(|(value, _)| {
-            self.has(flag::TIMESTAMPS) && (value.wrapping_sub(self.ts_recent) as i32) > 0
-        });
-        self.state == State::TimeWait && (newer || self.rcv_nxt.before(Seq(header.sequence)))
+    /// Whether a SYN begins a new connection in place of this one, which is only remembered (RFC 6191 section 2): by its
+    /// timestamp where both have one, else by its sequence number. `timestamps`: whether the new one would have them.
+    pub fn is_superseded(&self, header: &Header, timestamps: bool) -> bool {
+        let ahead = self.rcv_nxt.before(Seq(header.sequence));
+        let value = header.options.timestamps.filter(|_| timestamps).map(|(value, _)| value);
+        let newer = match value {
+            Some(value) if self.has(flag::TIMESTAMPS) => match value.wrapping_sub(self.ts_recent) as i32 {
+                0 => ahead,
+                age => age > 0,
+            },
+            Some(_) => true,
+            None => ahead,
+        };
+        self.state == State::TimeWait && newer
     }
 
     fn fin_received(&mut self, env: &mut Env<'_>) {

@@ -575,7 +575,7 @@ impl Stack {
         if let Some(index) = found
             && begins
             && self.listeners.contains_key(&tuple.local_port)
-            && self.connections[index as usize].is_superseded(header)
+            && self.connections[index as usize].is_superseded(header, self.config.tcp.timestamps)
         {
             self.remove(index);
             found = None;
