@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Drop {
-    /// The frame is for another Ethernet address or VLAN.
+    /// The frame is for another Ethernet address.
     OtherHost,
     /// Neither IP, ARP nor neighbour discovery, or for another address.
     NotForUs,
@@ -36,11 +36,17 @@ pub enum Drop {
     BadSource,
     /// A frame in several pieces of memory could not be put together.
     NotCopied,
+    /// The frame is of another VLAN, or has tags where the stack has none.
+    OtherVlan,
+    /// Another host says that it has an address of ours.
+    DuplicateAddress,
+    /// A routing header of IPv6 asks to send the packet on (RFC 5095).
+    RoutingHeader,
 }
 
 impl Drop {
     /// The names in counters, in the order of the variants.
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 19] = [
         "other_host",
         "not_for_us",
         "malformed",
@@ -57,6 +63,9 @@ impl Drop {
         "socket_full",
         "bad_source",
         "not_copied",
+        "other_vlan",
+        "duplicate_address",
+        "routing_header",
     ];
 }
 

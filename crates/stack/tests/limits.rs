@@ -134,21 +134,49 @@ fn sequence_numbers_depend_on_the_secret_and_on_both_ends() {
 #[test]
 fn frames_of_another_vlan_are_for_another_host() {
     let tags = |ids: &[u16]| Tags::vlans(ids).expect("few enough");
-    for (own, foreign) in [(tags(&[5]), tags(&[6])), (tags(&[5]), Tags::NONE), (tags(&[5, 7]), tags(&[5]))] {
+    let cases = [
+        (tags(&[5]), tags(&[6])),
+        (tags(&[5]), Tags::NONE),
+        (tags(&[5, 7]), tags(&[5])),
+        (Tags::NONE, tags(&[5])),
+        (Tags::NONE, tags(&[0, 5])),
+    ];
+    for (own, foreign) in cases {
         let mut near = stack(|config| config.tags = own);
         near.listen(80, 10);
-        // the peer's SYN, as a stack in that VLAN sends it
+        // the peer's SYN and what it asks, as a stack in that VLAN sends it
         let syn = |tags| {
             let mut far = Stack::new(Config { peer: Some(mac(0)), tags, ..config(1, TcpConfig::default()) });
             let remote = SocketAddr::new(ip(0, false), 80);
             far.connect(ip(1, false), remote, 1, 0).expect("a port");
             sent(&mut far, 0).remove(0)
         };
+        let ask = |tags: Tags| {
+            let mut frame = vec![0; packet::arp::FRAME + tags.bytes().len()];
+            let request = Arp::request(mac(1), [10, 0, 0, 2].into(), [10, 0, 0, 1].into());
+            request.emit_tagged(&mut frame, &tags).expect("room");
+            frame
+        };
         near.receive(&syn(foreign), 0);
-        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (0, 1));
+        near.receive(&ask(foreign), 0);
+        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherVlan)), (0, 2));
+        assert!(sent(&mut near, 0).is_empty());
         near.receive(&syn(own), 0);
-        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherHost)), (1, 1));
+        near.receive(&ask(own), 0);
+        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherVlan)), (1, 2));
+        assert_eq!(sent(&mut near, 0).len(), 2);
     }
+    // VLAN 0 is none
+    let mut near = stack(|_| ());
+    near.listen(80, 10);
+    let mut syn = {
+        let mut far = Stack::new(Config { peer: Some(mac(0)), ..config(1, TcpConfig::default()) });
+        far.connect(ip(1, false), SocketAddr::new(ip(0, false), 80), 1, 0).expect("a port");
+        sent(&mut far, 0).remove(0)
+    };
+    syn.splice(12..12, [0x81, 0, 0xe0, 0]);
+    near.receive(&syn, 0);
+    assert_eq!(near.connections(), 1);
 }
 
 /// A stack with an address in each of two networks, and a router in the second.
@@ -188,5 +216,75 @@ fn a_neighbour_is_asked_from_the_address_in_its_network() {
             IpAddr::V6(_) => Nd::parse(&frames[0]).map(|nd| nd.source.into()),
         };
         assert_eq!(asks, Some(from), "{to}");
+    }
+}
+
+#[test]
+fn nobody_has_the_address_of_all_or_ours() {
+    let mut stack = stack(|_| ());
+    let ask = |sender: packet::Mac| {
+        let mut frame = vec![0; packet::arp::FRAME];
+        let request =
+            Arp { sender_mac: sender, ..Arp::request(mac(1), [10, 0, 0, 2].into(), [10, 0, 0, 1].into()) };
+        request.emit_tagged(&mut frame, &Tags::NONE).expect("room");
+        frame
+    };
+    let solicit = |sender: packet::Mac| {
+        let (v6, own) = ("fd00::2".parse().expect("v6"), "fd00::1".parse().expect("v6"));
+        let mut frame = vec![0; packet::nd::FRAME];
+        Nd::solicitation(sender, v6, own).emit(&mut frame, &Tags::NONE).expect("room");
+        frame
+    };
+    for (n, sender) in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0; 6], mac(0)].into_iter().enumerate() {
+        stack.receive(&ask(sender), 0);
+        stack.receive(&solicit(sender), 0);
+        assert_eq!(stack.counters().dropped(Drop::BadSource), 2 * (n as u64 + 1), "{sender:?}");
+        assert!(sent(&mut stack, 0).is_empty());
+    }
+    stack.receive(&ask(mac(1)), 0);
+    stack.receive(&solicit(mac(1)), 0);
+    assert_eq!((sent(&mut stack, 0).len(), stack.counters().dropped(Drop::BadSource)), (2, 8));
+}
+
+/// RFC 5227 section 2.4, RFC 4862 section 5.4.4.
+#[test]
+fn another_host_with_our_address_is_noticed() {
+    for worker in [0, 1] {
+        let mut stack = stack(|config| config.share = stack::Share { worker, workers: 2 });
+        let (v4, v6) = ([10, 0, 0, 1].into(), "fd00::1".parse().expect("v6"));
+        let mut announced = vec![0; packet::arp::FRAME];
+        Arp::request(mac(1), v4, v4).emit_tagged(&mut announced, &Tags::NONE).expect("room");
+        let mut advertised = vec![0; packet::nd::FRAME];
+        Nd::announcement(mac(1), v6).emit(&mut advertised, &Tags::NONE).expect("room");
+        for frame in [&announced, &advertised] {
+            assert_eq!(stack.receive(frame, 0), stack::Recipient::All);
+        }
+        assert!(sent(&mut stack, 0).is_empty());
+        assert_eq!(stack.counters().dropped(Drop::DuplicateAddress), if worker == 0 { 2 } else { 0 });
+    }
+}
+
+/// RFC 5095, RFC 8200 section 4.4: a routing header of which nothing is left says nothing.
+#[test]
+fn nobody_sends_packets_on_by_a_routing_header() {
+    let mut stack = stack(|_| ());
+    stack.listen(80, 10);
+    let header = Header {
+        source: 7,
+        destination: 80,
+        sequence: 1,
+        acknowledgment: 0,
+        flags: flag::SYN,
+        window: 9,
+        options: Options::default(),
+    };
+    for (left, taken) in [(1, 0), (0, 1)] {
+        let mut frame = segment(0, true, &header, &[]);
+        let payload = u16::from_be_bytes([frame[18], frame[19]]) + 8;
+        frame[18..20].copy_from_slice(&payload.to_be_bytes());
+        let next = std::mem::replace(&mut frame[20], 43);
+        frame.splice(54..54, [next, 0, 0, left, 0, 0, 0, 0]);
+        stack.receive(&frame, 0);
+        assert_eq!((stack.connections(), stack.counters().dropped(Drop::RoutingHeader)), (taken, 1));
     }
 }

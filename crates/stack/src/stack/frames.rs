@@ -22,6 +22,34 @@ fn is_host(ip: IpAddr) -> bool {
     !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_broadcast)
 }
 
+/// Whether a frame with these tags is of the VLAN that `own` says. The VLAN 0 is none: such a tag has a priority alone (IEEE 802.1Q).
+fn is_of_vlan(own: &Tags, tags: &Tags) -> bool {
+    let priority = || Tags::vlans(&[0]).is_some_and(|zero| zero.same_vlans(tags));
+    own.same_vlans(tags) || (*own == Tags::NONE && priority())
+}
+
+/// Whether a host can have this Ethernet address, and it is not `own`.
+pub(super) fn is_other_station(mac: Mac, own: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6] && mac != own
+}
+
+/// Whether an IPv6 packet is to be sent on from here, by a routing header of whatever type: none is done here (RFC 8200 section
+/// 4.4, RFC 5095).
+fn is_source_routed(frame: &[u8], layers: &Layers) -> bool {
+    const ROUTING: u8 = 43;
+    let (mut at, mut next) = (layers.ip + ipv6::LEN, frame.get(layers.ip + 6).copied());
+    while layers.is_v6()
+        && at < layers.l4
+        && let Some([after, len, _, left]) = frame.get(at..).and_then(|rest| rest.first_chunk::<4>())
+    {
+        if next == Some(ROUTING) && *left > 0 {
+            return true;
+        }
+        (at, next) = (at + 8 + usize::from(*len) * 8, Some(*after));
+    }
+    false
+}
+
 /// A place for one reply.
 pub(super) struct Replies<'a> {
     pub replies: &'a mut VecDeque<Vec<u8>>,
@@ -69,11 +97,11 @@ impl Stack {
     pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) -> Recipient {
         let Some(header) = Ethernet::parse(frame) else { return self.dropped(Drop::Malformed) };
         let group = header.destination[0] & 1 != 0;
-        let tags = self.config.tags;
-        if !(group || header.destination == self.config.mac)
-            || (tags != Tags::NONE && !tags.same_vlans(&Tags::of(frame)))
-        {
+        if !(group || header.destination == self.config.mac) {
             return self.dropped(Drop::OtherHost);
+        }
+        if !is_of_vlan(&self.config.tags, &Tags::of(frame)) {
+            return self.dropped(Drop::OtherVlan);
         }
         match ethernet::payload(frame) {
             Some((kind::ARP, _)) => {
@@ -110,8 +138,14 @@ impl Stack {
         // who looks for an address of its own has none yet (RFC 4862 section 5.4.2)
         let has_none = layers.protocol == protocol::ICMPV6 && ips.0.is_unspecified();
         if !has_none && (!is_host(ips.0) || self.owns(ips.0)) {
+            if layers.protocol == protocol::ICMPV6 && from != self.config.mac && Nd::parse(frame).is_some() {
+                return self.duplicate_address();
+            }
             // nobody may send from there (RFC 9293 section 3.9.2.3, RFC 1122 section 3.2.1.3)
             return self.dropped(Drop::BadSource);
+        }
+        if is_source_routed(frame, layers) {
+            return self.dropped(Drop::RoutingHeader);
         }
         let recipient = self.config.share.recipient(frame, layers, ips);
         if matches!(recipient, Recipient::Worker(_)) {
@@ -155,11 +189,28 @@ impl Stack {
         replies.back_mut().map(Vec::as_mut_slice)
     }
 
+    /// Another host has an address of ours. Told once, by the stack that answers for all.
+    pub(super) fn duplicate_address(&mut self) -> Recipient {
+        if self.config.share.answers() {
+            self.counters.drop(Drop::DuplicateAddress);
+        }
+        Recipient::All
+    }
+
     fn take_arp(&mut self, frame: &[u8], now: u64) {
         let Some(message) = Arp::parse(frame) else { return self.counters.drop(Drop::Malformed) };
-        let (config, tags) = (&self.config, Tags::of(frame));
+        let config = &self.config;
+        if !is_other_station(message.sender_mac, config.mac) {
+            return self.counters.drop(Drop::BadSource);
+        }
+        if self.owns(message.sender.into()) {
+            // RFC 5227 section 2.4
+            self.duplicate_address();
+            return;
+        }
         let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
         let (change, answer) = self.neighbours.arp(&message, config.mac, owns, now);
+        let tags = config.tags;
         if let Some(answer) = answer
             && let Some(to) = self.reply(arp::FRAME + tags.bytes().len())
         {

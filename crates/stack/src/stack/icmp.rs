@@ -1,13 +1,12 @@
 //! ICMP messages that arrive: neighbour discovery, echo requests, and errors about what was sent.
 
-use super::frames::Replies;
+use super::frames::{Replies, is_other_station};
 use super::{REPLIES, Stack};
 use crate::connection::{CloseReason, Env, State, Tuple, flag};
 use crate::counters::Drop;
 use crate::fragments::{cut, pieces};
 use crate::path_mtu::segment_size;
 use crate::seq::Seq;
-use packet::ethernet::Tags;
 use packet::icmp_error::{IcmpError, PacketOutcome};
 use packet::layers::protocol;
 use packet::nd::{self, Nd};
@@ -26,18 +25,7 @@ impl Stack {
     pub(super) fn take_icmp(&mut self, frame: &[u8], layers: &Layers, now: u64) {
         let Some((_, local)) = Self::destination(frame, layers) else { return };
         if let Some(message) = Nd::parse(frame) {
-            let (config, tags) = (&self.config, Tags::of(frame));
-            let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
-            let (change, answer) = self.neighbours.nd(&message, config.mac, owns, now);
-            if let Some(answer) = answer
-                && let Some(to) = self.reply(nd::FRAME + tags.bytes().len())
-            {
-                answer.emit(to, &tags);
-            }
-            if let Some(change) = change {
-                self.neighbour_changed(change, now);
-            }
-            return;
+            return self.take_nd(&message, now);
         }
         if !self.owns(local) {
             return self.counters.drop(Drop::NotForUs);
@@ -49,6 +37,29 @@ impl Stack {
             return;
         }
         self.reply_echo(frame, layers, now);
+    }
+
+    fn take_nd(&mut self, message: &Nd, now: u64) {
+        let config = &self.config;
+        if message.mac.is_some_and(|mac| !is_other_station(mac, config.mac)) {
+            return self.counters.drop(Drop::BadSource);
+        }
+        if message.operation != nd::Operation::Solicitation && self.owns(message.target.into()) {
+            // RFC 4862 section 5.4.4
+            self.duplicate_address();
+            return;
+        }
+        let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
+        let (change, answer) = self.neighbours.nd(message, config.mac, owns, now);
+        let tags = config.tags;
+        if let Some(answer) = answer
+            && let Some(to) = self.reply(nd::FRAME + tags.bytes().len())
+        {
+            answer.emit(to, &tags);
+        }
+        if let Some(change) = change {
+            self.neighbour_changed(change, now);
+        }
     }
 
     /// Answer an echo request, in fragments where the request came in such.
