@@ -30,6 +30,7 @@ mod mempool;
 mod meta;
 mod node_pools;
 mod offload;
+mod peer_watch;
 mod port;
 mod ring;
 mod rss;

@@ -13,3 +13,4 @@ mod meta;
 mod offloads;
 mod ports;
 mod sharing;
+mod silent_peer;
