@@ -12,6 +12,29 @@ use std::net::SocketAddr;
 /// Bytes that wait while the port takes none: what is more is refused.
 const WAITING_MAX: usize = 64 << 10;
 
+/// Datagrams that the port had no room for, in their order.
+#[derive(Debug, Default)]
+struct Waiting {
+    all: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Put one behind the others. `false`: there is no room.
+    fn push(&mut self, datagram: &[u8]) -> bool {
+        let has_room = self.bytes + datagram.len() <= WAITING_MAX;
+        if has_room {
+            self.bytes += datagram.len();
+            self.all.push_back(datagram.to_vec());
+        }
+        has_room
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.all.pop_front().map_or(0, |datagram| datagram.len());
+    }
+}
+
 /// A socket, and what the port had no room for.
 #[derive(Debug)]
 pub struct Datagrams {
@@ -21,8 +44,7 @@ pub struct Datagrams {
     pub local: Option<SocketAddr>,
     handle: SocketHandle,
     kind: SocketKind,
-    waiting: VecDeque<Vec<u8>>,
-    waiting_bytes: usize,
+    waiting: Waiting,
     given: u64,
     /// Errors that nobody has been told of yet.
     refused: Vec<ConnError>,
@@ -35,8 +57,7 @@ impl Datagrams {
             local: local.filter(|_| kind == SocketKind::Udp),
             handle,
             kind,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: Waiting::default(),
             given: 0,
             refused: Vec::new(),
         }
@@ -44,7 +65,7 @@ impl Datagrams {
 
     /// Send what the port had no room for before.
     pub fn flush(&mut self, port: &mut StackPort, now: u64) {
-        while let Some(datagram) = self.waiting.front() {
+        while let Some(datagram) = self.waiting.all.front() {
             match port.send_datagram(self.handle, datagram, now) {
                 Sent::Full => return,
                 Sent::Taken => {}
@@ -53,7 +74,7 @@ impl Datagrams {
                     self.refuse(refused);
                 }
             }
-            self.waiting_bytes -= self.waiting.pop_front().map_or(0, |datagram| datagram.len());
+            self.waiting.pop();
         }
     }
 
@@ -69,7 +90,7 @@ impl Datagrams {
             let (datagram, behind) = rest.split_at(size);
             rest = behind;
             self.given += size as u64;
-            let sent = if self.waiting.is_empty() {
+            let sent = if self.waiting.all.is_empty() {
                 port.send_datagram(self.handle, datagram, now)
             } else {
                 Sent::Full
@@ -77,10 +98,7 @@ impl Datagrams {
             match sent {
                 Sent::Taken => {}
                 Sent::TooLong => self.refuse(too_long(size)),
-                Sent::Full if self.waiting_bytes + size <= WAITING_MAX => {
-                    self.waiting_bytes += size;
-                    self.waiting.push_back(datagram.to_vec());
-                }
+                Sent::Full if self.waiting.push(datagram) => {}
                 Sent::Full => refused += 1,
             }
         }
@@ -106,12 +124,12 @@ impl Datagrams {
     /// Close the socket.
     pub fn close(self, port: &mut StackPort) -> Closed {
         let (_lost_with_the_next_hop, dropped) = port.stack.close_socket(self.handle);
-        Closed { unsent: self.waiting.len() as u64, dropped }
+        Closed { unsent: self.waiting.all.len() as u64, dropped }
     }
 
     /// Whether the port has taken everything.
     pub fn is_flushed(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.all.is_empty()
     }
 
     /// Bytes that it was given.
@@ -121,7 +139,7 @@ impl Datagrams {
 
     /// How many of them the port has taken.
     pub fn datagrams_sent(&self) -> u64 {
-        self.given - self.waiting_bytes as u64
+        self.given - self.waiting.bytes as u64
     }
 
     /// Datagrams that were not sent; told once each.
@@ -162,6 +180,18 @@ fn errno(why: DatagramError) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_bytes_wait_as_there_is_room_for_and_no_more() {
+        let mut waiting = Waiting::default();
+        assert!(waiting.push(&[1; WAITING_MAX - 10]) && waiting.push(&[2; 10]));
+        assert!(!waiting.push(&[3]), "one byte more");
+        assert_eq!((waiting.all.len(), waiting.bytes), (2, WAITING_MAX));
+        waiting.pop();
+        assert!(waiting.push(&[3]));
+        assert_eq!(waiting.all, [vec![2; 10], vec![3]]);
+        assert_eq!(waiting.bytes, 11);
+    }
 
     #[test]
     fn causes_are_those_of_kernel_sockets() {
