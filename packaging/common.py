@@ -9,6 +9,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +29,18 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     if done.returncode:
         raise BuildError(f"{command[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+def kernel_programs(source: Path) -> bytes:
+    """BPF programs of a C file, the same each time."""
+    command = ("-target", "bpf", "-g", "-O2", "-fdebug-compilation-dir=.", "-c", source.name)
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "made.o"
+        try:
+            run("clang", *command, "-o", made, cwd=source.parent)
+        except OSError as e:
+            raise BuildError("there is no clang: apt install clang") from e
+        return made.read_bytes()
 
 
 def commit_time() -> int:

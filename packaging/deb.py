@@ -23,12 +23,12 @@ from pathlib import Path
 
 import manual
 import sbom
-from common import ROOT, BuildError, commit_time, run, write_sums
+from common import ROOT, BuildError, commit_time, kernel_programs, run, write_sums
 
 BILL = "sbom.spdx.json"
 LIBRARY = Path("usr/lib/netdyno/python")
-RECOMMENDED = ("mosquitto", "nginx-light | nginx", "librte-meta-net", "iperf3")
-"""For `netdyno demo`, for network cards and for kernel workloads."""
+RECOMMENDED = ("mosquitto", "nginx-light | nginx", "librte-meta-net", "iperf3", "libbpf1")
+"""For `netdyno demo`, for network cards, for kernel workloads, for programs in the kernel."""
 DRIVERS = ("mempool-ring", "net-af-xdp", "net-null", "net-pcap", "net-tap", "net-vhost", "net-virtio")
 """DPDK loads these by itself, so that no library names them: memory of ports, and ports without a card.
 `net-null` stands for ports of our own: over packet sockets and shared memory."""
@@ -106,6 +106,8 @@ def vendor(root: Path, wheel: Path, version: tuple[int, int]) -> None:
     quiet = ("--quiet", "--no-compile", "--no-warn-script-location", "--disable-pip-version-check")
     run(sys.executable, "-m", "pip", "install", *quiet, "--target", library, wheel)
     shutil.rmtree(library / "bin", ignore_errors=True)
+    for source in library.glob("netdyno/*/bpf/*.bpf.c"):
+        source.with_suffix(".o").write_bytes(kernel_programs(source))
     for unwanted in [*library.rglob("tests"), *library.rglob("__pycache__"), *library.rglob("*.pyi")]:
         if unwanted.is_dir():
             shutil.rmtree(unwanted)

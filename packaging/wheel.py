@@ -25,6 +25,8 @@ import sbom
 
 PROGRAM = 0o755
 PLAIN = 0o644
+EVENTS = "netdyno/tuning/bpf/events.bpf"
+"""Programs that `tune watch` loads into the kernel."""
 
 
 def stripped(daemon: Path) -> bytes:
@@ -59,6 +61,7 @@ def build(daemon: Path, wheel: Path, into: Path, seconds: int) -> Path:
     files[f"{about}/WHEEL"] = of_wheel.replace("Root-Is-Purelib: true", "Root-Is-Purelib: false").encode()
     program = f"{stem}.data/scripts/netdynod"
     files[program] = stripped(daemon)
+    files[f"{EVENTS}.o"] = common.kernel_programs(common.ROOT / "python" / f"{EVENTS}.c")
     # PEP 770
     bill = sbom.document(None, stem.partition("-")[2], seconds).encode()
     files[f"{about}/sboms/netdyno.spdx.json"] = bill

@@ -51,6 +51,13 @@ def test_an_installed_package_has_its_presets(tmp_path: Path) -> None:
     named = "from netdyno.tuning import tables; print(*tables.names())"
     found = subprocess.run([sys.executable, "-c", named], env=environment, capture_output=True, text=True)
     assert found.stdout.split() == ["paper"]
+    # programs for the kernel come with the wheel, and are compiled the same wherever they lie
+    (source,) = site.glob("netdyno/tuning/bpf/*.bpf.c")
+    sys.path.insert(0, str(ROOT / "packaging"))
+    import common
+
+    made = [common.kernel_programs(one) for one in (source, ROOT / "python" / source.relative_to(site))]
+    assert made[0] == made[1] and made[0].startswith(b"\x7fELF")
     files = [path for part in PARTS[1:3] for path in (ROOT / part).iterdir()]
     presets = sorted(path.stem for path in files if path.suffix in (".json", ".yaml"))
     assert netdyno("validate", *presets).splitlines() == [f"{name}: good" for name in presets]

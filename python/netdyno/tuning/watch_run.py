@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections import deque
@@ -13,12 +14,13 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.lab import counters, sockets
 from netdyno.stats.observation import Value
-from netdyno.system import namespace, sysctl
+from netdyno.system import bpf, namespace, sysctl
 from netdyno.system.journal import Journal, journal
 from netdyno.tuning import descriptors, gauges, host_state, live_sockets, sufferers
 from netdyno.tuning.apply import apply
 from netdyno.tuning.fixed_buffers import FixedBuffer, FixedBuffers, held_back
 from netdyno.tuning.followers import FOLLOWERS, UDP_DROPS
+from netdyno.tuning.kernel_events import BriefConnections, DroppedPackets, Findings, KernelEvents, Window
 from netdyno.tuning.model import Scope
 from netdyno.tuning.plan import plan
 from netdyno.tuning.registry import registry
@@ -58,7 +60,9 @@ class AffectedProcess:
     why: str
 
 
-Logged = Action | AffectedProcess | ShortQueue | UnknownListener | FixedBuffer
+Logged = (
+    Action | AffectedProcess | ShortQueue | UnknownListener | FixedBuffer | DroppedPackets | BriefConnections
+)
 Log = Callable[[Logged], None]
 
 WINDOW, TICK = 1.0, 0.1
@@ -69,6 +73,8 @@ SHARE = 0.1
 """The share of a processor that such looks may take: of many connections there are fewer looks."""
 QUEUES = 60.0
 """Seconds for which queues are looked at after one was too short: as the horizon of its rule, in windows."""
+GONE = (errno.ENOENT, errno.EINVAL)
+"""What is said of a namespace that is gone, or of which only the file of its name is left for a moment."""
 CROWDED = 0.8
 """The share of local ports that must wait after connections for it to matter where those went."""
 
@@ -164,6 +170,14 @@ class NamespaceWatch:
         self._observe()
         self._due = time.monotonic() + WINDOW
         self._watchdog = None if dry else Watchdog(self._notes.path)
+        self._events: KernelEvents | None = None
+        self.unseen: bpf.BpfError | None = None
+        """Why drops are not told by reason, nor brief connections, if they are not."""
+        self._findings = Findings()
+        try:
+            self._events = KernelEvents(where)
+        except bpf.BpfError as e:
+            self.unseen = e
 
     def tick(self) -> float:
         """Look, and step when a window is over: in how many seconds to come again."""
@@ -178,8 +192,9 @@ class NamespaceWatch:
         """One window: look, decide, do."""
         try:
             sample = self._sample()
-        except FileNotFoundError as e:
-            if self.where is None or self.where in namespace.names():
+        except OSError as e:
+            named = e.errno == errno.ENOENT and self.where in namespace.names()
+            if self.where is None or e.errno not in GONE or named:
                 raise
             what = f"the namespace {self.where} is gone"
             raise Error("ND-91-26", what, fix="Start again once it is there") from e
@@ -205,10 +220,13 @@ class NamespaceWatch:
     def _glimpse(self) -> None:
         """Look at the connections between two windows, if there is traffic and it is time to."""
         # a namespace that is gone is told of with the next window
-        with contextlib.suppress(FileNotFoundError):
+        try:
             if self.watcher.traffic is not Traffic.IDLE:
                 self._observe()
             self._look_at_queues()
+        except OSError as e:
+            if e.errno not in GONE:
+                raise
 
     def _observe(self) -> None:
         begin, worked = time.monotonic(), sum(os.times()[:4])
@@ -231,6 +249,8 @@ class NamespaceWatch:
     def close(self) -> None:
         """Put everything back, and end."""
         self._kernel.close()
+        if self._events:
+            self._events.close()
         entries = [number for listed in self._entries.values() for number in listed]
         self._entries.clear()
         try:
@@ -296,6 +316,7 @@ class NamespaceWatch:
         self._log(Say(f"the socket {one.fd} of process {one.pid} follows"))
 
     def _sample(self) -> Sample:
+        seen = self._events.window() if self._events else Window()
         after, now = counters.read(self._place), time.monotonic()
         span = max(now - self._time, 1e-3)
         moved = counters.increases(self._before, after)
@@ -324,6 +345,11 @@ class NamespaceWatch:
             self._widen(int(self._first[RECEIVE]), int(values.get(RECEIVE, 0)))
         rates |= self._bound(rates, values)
         self._tell_fixed(rates, values)
+        for lost in self._findings.drops(now, seen, rates):
+            self._log(lost)
+        for brief in self._findings.flows(now, seen):
+            self._log(brief)
+        rates |= seen.rates(span)
         rates |= self._probe()
         rates["ports.short"] = gauges.shortage(self._ports(rates.get("sockets.TCP.tw", 0.0)), rates)
         return Sample(now, rates, {name: v for name, v in values.items() if self._counts(name, rates)})
@@ -479,6 +505,8 @@ ACTIONS: Mapping[type[Logged], str] = {
     ShortQueue: "shortqueue",
     UnknownListener: "unknownlistener",
     FixedBuffer: "fixedbuffer",
+    DroppedPackets: "droppedpackets",
+    BriefConnections: "briefconnections",
 }
 """What each is called in JSON: names that scripts rely on."""
 

@@ -15,6 +15,7 @@ from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.tuning.fixed_buffers import FixedBuffer
+from netdyno.tuning.kernel_events import BriefConnections, DroppedPackets
 from netdyno.tuning.registry import registry
 from netdyno.tuning.short_queues import ShortQueue, UnknownListener
 from netdyno.tuning.watch import (
@@ -615,6 +616,20 @@ GOLDEN: list[tuple[Logged, dict[str, object]]] = [
         {
             "action": "fixedbuffer", "process": "dns", "pid": 7, "port": 53, "serves": True, "option": "SO_RCVBUF",
             "size": 8000, "why": "fixed",
+        },
+    ),
+    (
+        DroppedPackets("NO_SOCKET", "tcp_v4_rcv", "TCP over IPv4", (80,), 9, ("TcpOutRsts",), "lost"),
+        {
+            "action": "droppedpackets", "reason": "NO_SOCKET", "place": "tcp_v4_rcv",
+            "protocol": "TCP over IPv4", "ports": (80,), "packets": 9, "counters": ("TcpOutRsts",), "why": "lost",
+        },
+    ),
+    (
+        BriefConnections(80, True, ("192.0.2.1",), 9, 0.1, 2, 1, 0.5, "brief"),
+        {
+            "action": "briefconnections", "port": 80, "serves": True, "peers": ("192.0.2.1",), "connections": 9,
+            "retransmitted": 0.1, "reset": 2, "failed": 1, "rtt_ms": 0.5, "why": "brief",
         },
     ),
 ]  # fmt: skip

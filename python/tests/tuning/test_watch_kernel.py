@@ -152,7 +152,7 @@ def test_a_stalled_accept_is_fixed_in_the_running_server(
     assert backlogs(space)[0] >= 256
     done = actions(child)
     assert next(one["name"] for one in done if one["action"] == "set") == NAME
-    assert {one["action"] for one in done} <= {"set", "say", "suffers"}
+    assert {one["action"] for one in done} <= {"set", "say", "suffers", "droppedpackets"}
     # and all is as it was
     assert sysctl.read(space, NAME) == "128"
     assert backlogs(space) == [128]
@@ -324,7 +324,7 @@ def test_a_sleeping_reader_is_fixed(
         time.sleep(0.25)
     assert lost[-1] == lost[-5] > 0, (lost[-5:], actions(child))
     assert sysctl.read(None, "net.core.rmem_default") != before
-    done = [one for one in actions(child) if one["action"] != "say"]
+    done = [one for one in actions(child) if one["action"] in ("set", "suffers")]
     assert "net.core.rmem_default" in [one["name"] for one in done]
     assert sysctl.read(None, "net.core.rmem_default") == before
 
@@ -418,7 +418,7 @@ def test_a_backlog_that_overflows_is_fixed(
         time.sleep(0.3)
         lost.append(dropped())
     assert lost[-1] == lost[-5] > lost[0], (lost[-5:], actions(child))
-    done = [one["name"] for one in actions(child) if one["action"] != "say"]
+    done = [one["name"] for one in actions(child) if one["action"] in ("set", "suffers")]
     assert "net.core.netdev_max_backlog" in done
     assert sysctl.read(None, "net.core.netdev_max_backlog") == before
 
@@ -430,6 +430,6 @@ def test_a_namespace_that_goes_ends_the_watch(
     child = watched()
     namespace.remove(space)
     _, err = child.communicate(timeout=120)
-    assert child.returncode == 91
+    assert child.returncode == 91, err
     assert "ND-91-26" in err
     namespace.create(space)

@@ -151,6 +151,9 @@ def watch(
             console.note(f"watching {', '.join(names)}")
             if watching.left_out:
                 console.note(f"skipped, not available here or need --global: {', '.join(watching.left_out)}")
+            if why := watching.unseen:
+                fix = f". {why.fix}" if why.fix else ""
+                console.note(f"drops are not told by the kernel's reason, nor brief connections: {why}{fix}")
             end = time.monotonic() + seconds(length) if length else float("inf")
             while not interrupts.count and time.monotonic() < end:
                 with interrupts.shielded():
