@@ -210,10 +210,23 @@ verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see
     fi
 }
 
+#: package [deb|wheel] --for trixie|noble|bookworm -- the same in a root of that distribution, which debootstrap makes
 verb_package() { # [deb|wheel|sdist|image] -- build a package for this distribution, into target/package
-    [ $# -le 1 ] || die 104 "./do package takes one word: deb, wheel, sdist or image"
-    case ${1:-deb} in deb | wheel | image) setup ;; sdist) environment ;; esac
-    package "${1:-deb}"
+    local kind=deb release='' usage="./do package takes one of deb, wheel, sdist and image, and --for DISTRIBUTION"
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --for) [ $# -gt 1 ] || die 104 "$usage" && release=$2 && shift 2 ;;
+        deb | wheel | sdist | image) kind=$1 && shift ;;
+        *) die 104 "$usage, not '$1'" ;;
+        esac
+    done
+    if [ -n "$release" ]; then
+        case $kind in deb | wheel) ;; *) die 104 "--for goes with deb and wheel, not with $kind" ;; esac
+        package_for "$release" "$kind"
+        return
+    fi
+    case $kind in deb | wheel | image) package_tools ;; sdist) environment ;; esac
+    package "$kind"
 }
 
 verb_docs() { # -- build the site of the documentation into target/docs/site, and follow its links

@@ -119,6 +119,20 @@ def test_a_fresh_environment_runs_over_loopback(kind: str, tmp_path: Path) -> No
     assert found.stdout.strip() == str(programs / "netdynod")
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--for", "sarge"], "not for 'sarge'"),
+        (["image", "--for", "trixie"], "--for goes with deb and wheel, not with image"),
+        (["--for"], "--for DISTRIBUTION"),
+        (["rpm"], "not 'rpm'"),
+    ],
+)
+def test_what_no_package_can_be_made_of_is_told(words: list[str], says: str) -> None:
+    done = subprocess.run([ROOT / "do", "package", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 104 and says in done.stderr, done.stderr
+
+
 def test_the_image_installs_the_package() -> None:
     lines = (ROOT / "packaging/Containerfile").read_text()
     # what `./do package image` gives, and a user and group as those of the Jobs of `fleet manifest`

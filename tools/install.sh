@@ -233,8 +233,10 @@ site_builder() { # MkDocs and its theme, for ./do docs alone
 }
 
 environment() {
-    local stamp program
-    stamp=$(cat python/pyproject.toml <(echo "$PWD") | sha256sum)
+    local stamp program wanted='python[dev]'
+    # in a root that `./do package --for` made, nothing is developed
+    [ -z "${NETDYNO_PACKAGING:-}" ] || wanted=python
+    stamp=$(cat python/pyproject.toml <(echo "$PWD${NETDYNO_PACKAGING:+ $wanted}") | sha256sum)
     if [ -x .venv/bin/python ] && [ "$(cat .venv/.stamp 2>/dev/null)" = "$stamp" ] &&
         .venv/bin/python -c 'import netdyno' 2>/dev/null; then
         return
@@ -243,7 +245,7 @@ environment() {
     say "making .venv with $("$program" --version)"
     rm -f .venv/.stamp
     "$program" -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --editable 'python[dev]' </dev/null ||
+    .venv/bin/python -m pip install --quiet setuptools --editable "$wanted" </dev/null ||
         die 92 "the Python packages could not be installed; check the network"
     .venv/bin/python -m compileall -q python/netdyno
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c 'from netdyno.report import render; render.compile_templates()'
