@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from inconclusive import Verdict
 
 from netdyno.cli import app
 from netdyno.errors import Error
@@ -28,6 +26,8 @@ ROLES = {"R": "registrar", "P": "proxy", "D": "redirect"}
 SERVED = {"R": "proxy", "P": "proxy", "D": "redirect"}
 """Role of our server that a purpose is of."""
 T1_MS = 100
+TIMED = {"P21", "P22"}
+"""Purposes that wait for each timer in turn, of which `tests/test_sip_timers.py` has those that a conforming server passes."""
 RECOMMENDED = {"P07", "P11", "P25", "R16", "R17", "R18", "D03", "D04", "D05"}
 """Purposes whose clause, or the part of it that our faults break, is a SHOULD of RFC 3261."""
 
@@ -52,13 +52,9 @@ def test_every_purpose_has_its_file() -> None:
         assert "RFC" in one.clause
 
 
-@pytest.mark.parametrize("test", IDS)
-def test_a_conforming_server_passes(test: str, verdict: Verdict) -> None:
+@pytest.mark.parametrize("test", [one for one in IDS if one not in TIMED])
+def test_a_conforming_server_passes(test: str) -> None:
     found = outcome(test)
-    # a timer that fires too early is wrong on any machine; one that fires late may have had no processor
-    timed = re.search(r" after ([\d.]+) ms; expected ([\d.]+) ms", found.reason)
-    if timed and float(timed[1]) > float(timed[2]):
-        verdict.processors_were_free()
     assert found.verdict == "pass", found.reason + "\n" + "\n".join(ladder.lines(found.ladder))
 
 
