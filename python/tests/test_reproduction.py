@@ -13,7 +13,7 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.core.result import Estimate, GroupSummary, Leg, Repetition, Result, Summary
-from netdyno.core.wire import Counts, Distribution, Validity
+from netdyno.core.wire import Counts, Distribution, GroupResult, Validity
 from netdyno.errors import Error
 from netdyno.reproduction import iot, page, part_result, run, words
 from netdyno.reproduction.part import Part
@@ -91,23 +91,21 @@ def test_tables_of_tuning_have_the_papers_figures_in_their_rows(tmp_path: Path) 
 def test_studies_of_sip_and_switches_become_tables(tmp_path: Path) -> None:
     study = sip_studies.chosen(["figure-10"])[0]
     counts = Counts.model_validate({"registrations": 10, "registrations_accepted": 10})
-    group = GroupSummary(
-        name="phones",
-        measured=counts,
-        indices={"registration_success": 1.0},
-        delays={"registration": Distribution(count=10, mean=2e6, p95=3_000_000)},
-    )
+    delays = {"registration": Distribution(count=10, mean=2e6, p95=3_000_000)}
+    group = GroupResult(name="phones", protocol="sip", measured=counts, delays=delays)
     leg = Leg(
         name="registrar@10/s",
         levels={"profile.groups.phones.load.open.rate": "10/s"},
-        repetitions=[Repetition(run="r", validity=Validity(valid=True))],
-        summary=Summary(groups=[group]),
+        repetitions=[Repetition(run="r", validity=Validity(valid=True), groups=[group])],
     )
     about = sip_studies.document(study, Result(id="r", name="n", started="now", legs=[leg]), True)
     part = next(one for one in sip.parts(True) if one.name == "figure-10")
     assert part.summary and all(not one.name.endswith("ejabberd") for one in sip.parts(True))
     found = part.summary(json.loads(json.dumps([about])), tmp_path)
-    assert found.rows == [("10/s", "10", "100%", "2 ms", "3 ms", "1 of 1")] and "10/s" in found.finding
+    assert (
+        found.rows == [("10/s", "10", "100%", "69.15% – 100%", "2 ms", "–", "3 ms", "1 of 1")]
+        and "10/s" in found.finding
+    )
     values = [9e9, 9.1e9, 8.9e9]
     outcome = StudyOutcome(
         [Row("bridge", values, 3, variation(values)), Row("none", [], 3, None)], [], 2, "r"

@@ -42,6 +42,7 @@ KOREAN = {
     "attempts": "시도",
     "success": "성공률",
     "mean": "평균",
+    "95% interval": "95% 신뢰 구간",
     "standard deviation": "표준 편차",
     "variation": "변동 계수",
     "verdict": "판정",

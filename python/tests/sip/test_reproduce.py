@@ -1,6 +1,7 @@
 """Studies of the paper: what there is, tables and plots of results, and the highest rate without failure."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -9,6 +10,8 @@ from netdyno.core.result import Leg, Repetition, Result
 from netdyno.core.wire import Counts, Distribution, GroupResult, Reason, Validity
 from netdyno.errors import Error
 from netdyno.experiment.spec import variants
+from netdyno.reproduction.texts import KOREAN
+from netdyno.sip.reproduce import parts
 from netdyno.sip.reproduce import study as studies
 from netdyno.sip.reproduce.plot import plot
 from netdyno.sip.reproduce.study import Point
@@ -134,3 +137,13 @@ def test_a_plot_is_a_drawing(points: list[Point]) -> None:
 def test_what_is_kept_says_where_it_was_measured() -> None:
     kept = studies.document(FIGURE, result(leg("2/s", 0, 10)), quick=True)
     assert kept["run"] == "r" and kept["quick"] is True and len(kept["points"]) == 1
+
+
+def test_a_part_of_the_report_has_each_interval_and_korean_heads(tmp_path: Path) -> None:
+    about = studies.document(FIGURE, result(leg("2/s", 0, 10, means=(2e6, 2e6, 2e6))), quick=True)
+    summary = parts._summary([about], tmp_path)
+    assert summary.rows == [
+        ("2/s", "0", "30", "100%", "88.43% – 100%", "2 ms", "2 ms – 2 ms", "3 ms", "3 of 3")
+    ]
+    assert len(summary.heads) == len(summary.rows[0])
+    assert set(summary.heads) - {"rate", "registered", "p95"} <= KOREAN.keys()
