@@ -147,6 +147,8 @@ class HostReport(Model):
     """What it counted, by group."""
     valid: bool | None = None
     """Whether its part can be trusted; null: there is no result of it."""
+    capture: str | None = None
+    """File of the run's folder with its packets; null: there is none."""
     lost: str | None = None
     """When and why it was lost; its part is then in no figure."""
 

@@ -20,10 +20,10 @@ from netdyno.core.address import Address
 from netdyno.core.client import Subscription
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
-from netdyno.fleet import orphan, rates, relays, shard
+from netdyno.fleet import captures, orphan, rates, relays, shard
 from netdyno.fleet.agents import Fleet
 from netdyno.fleet.host import Host, lost
-from netdyno.fleet.link import Link
+from netdyno.fleet.link import AgentLink, Link
 from netdyno.fleet.links import Links, connect_all
 from netdyno.fleet.orphan import RunNote
 from netdyno.fleet.steer import Methods, SteeringSocket
@@ -51,6 +51,7 @@ class FleetClient:
         self._groups: list[dict[str, Any]] = []
         self._at = 0.0
         self._noted = False
+        self._capture = Path()
         self._steering = ExitStack()
         token = f"{int(time.time() * 1000) % 10**9:09d}"
         try:
@@ -73,9 +74,10 @@ class FleetClient:
             return self._rate(timeout=timeout, **params)
         if method == "core.describe":
             return self._hosts[0].about
-        if method.startswith("capture."):
-            fix = "Leave the capture out, or run the profile on one host with --socket"
-            raise Error(shard.APART, "a capture is a file of one host", at="capture", fix=fix)
+        if method == "capture.start":
+            return self._start_capture(**params)
+        if method == "capture.stop":
+            return self._stop_capture()
         if method in STEERING:
             return self._links.order(method, timeout)
         answers = self._links.each(lambda link: link.client.call(method, timeout=timeout, **params))
@@ -210,6 +212,20 @@ class FleetClient:
         }
         return RunNote(redaction.hide_in(self._profile), self._groups, self._at, hosts)
 
+    def _start_capture(self, path: str, **settings: Any) -> dict[str, Any]:
+        """Each host keeps its packets in a file of its own."""
+        if not all(isinstance(link, AgentLink) for link in self._links.links):
+            fix = "Leave the capture out, or use a fleet of at most `agents_per_relay` hosts"
+            raise Error(shard.APART, "no files come through relays", at="capture", fix=fix)
+        self._capture = Path(path)
+        self._links.each(lambda link: _agent(link).start_capture(self._capture, settings), self._links.active)
+        return {}
+
+    def _stop_capture(self) -> dict[str, Any]:
+        """The files of all that are left."""
+        found = self._links.each(lambda link: _agent(link).stop_capture(), self._links.left)
+        return captures.merged(found, self._capture)
+
     def _rate(self, groups: dict[str, Any], timeout: float | None = None) -> dict[str, Any]:
         """Other rates from now on, of which each host has its share."""
         every = [host.shard for host in self._hosts if host.shard.devices]
@@ -217,6 +233,11 @@ class FleetClient:
             host.name: rates.share(groups, host.shard, every) for host in self._hosts if host.shard.devices
         }
         return {"run": self._links.run(), "rates": self._links.rate(shares, timeout)}
+
+
+def _agent(link: Link) -> AgentLink:
+    assert isinstance(link, AgentLink), "relays were refused"
+    return link
 
 
 def _told(link: Link) -> int:

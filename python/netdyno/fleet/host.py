@@ -9,6 +9,7 @@ from typing import Any
 
 from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
+from netdyno.fleet import captures
 from netdyno.fleet.agents import Offset
 from netdyno.fleet.hosts import HostSpec
 from netdyno.fleet.shard import Part, Shard
@@ -28,6 +29,8 @@ class Host:
     lost: Error | None = None
     run: str = ""
     """Its id of the run, where it is reached directly."""
+    capture: str | None = None
+    """Name of the file with its packets."""
     at: float | None = None
     """When it was to begin, by its own clock."""
 
@@ -46,6 +49,7 @@ class Host:
         return Part(
             self.name, weight, cores, addresses, tuple(spec.sources),
             remote=spec.launcher != "local", ports=tuple(port.settings() for port in spec.ports),
+            captures=captures.possible(spec),
         )  # fmt: skip
 
     def report(self, trial: TrialResult | None = None) -> dict[str, Any]:
@@ -63,6 +67,7 @@ class Host:
             "measured": {}
             if trial is None
             else {one.name: one.measured.model_dump() for one in trial.groups},
+            "capture": self.capture,
             "lost": self.lost.what if self.lost else None,
         }
 

@@ -6,12 +6,15 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Protocol
 
 from netdyno.core.client import Client
+from netdyno.core.result import CaptureReport
 from netdyno.core.wire import Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet.agents import Agent, Connection
+from netdyno.fleet.captures import HostCapture
 from netdyno.fleet.host import LOST, Host, lost, named
 from netdyno.fleet.launchers import launcher
 from netdyno.fleet.shard import Shard
@@ -72,13 +75,15 @@ class Link(Protocol):
 class AgentLink:
     """A connection to an agent."""
 
-    def __init__(self, client: Client, connection: Connection, host: Host) -> None:
+    def __init__(self, client: Client, connection: Connection, host: Host, agent: Agent) -> None:
+        self._agent = agent
         self.client = client
         self.hosts: Sequence[Host] = (host,)
         self.status = Status()
         self.lost: Error | None = None
         self.elapsed = 0.0
         self._connection = connection
+        self._capture: HostCapture | None = None
 
     @property
     def name(self) -> str:
@@ -96,6 +101,20 @@ class AgentLink:
         host = self.hosts[0]
         host.at = at + host.offset.seconds
         self.client.call("run.start", at=host.at)
+
+    def start_capture(self, path: Path, settings: Mapping[str, Any]) -> None:
+        """Keep its packets."""
+        self._capture = HostCapture(self._agent, self.client, path)
+        self._capture.start(settings)
+        self.hosts[0].capture = self._capture.file.name
+
+    def stop_capture(self) -> CaptureReport:
+        """Have them."""
+        assert self._capture is not None, "it was started"
+        found = self._capture.stop()
+        if found.state == "failed":
+            self.hosts[0].capture = None
+        return found
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
         """Its share."""
@@ -155,4 +174,4 @@ def connect(agent: Agent, token: str, notes: Journal) -> AgentLink:
         undo.callback(client.close)
         host = Host(agent.host, client.call("core.describe"), way.offset(client))
         undo.pop_all()
-    return AgentLink(client, way, host)
+    return AgentLink(client, way, host, agent)

@@ -40,6 +40,8 @@ class Part:
     """Addresses to send from in place of the profile's."""
     remote: bool = False
     """Whether it has other files than this machine."""
+    captures: bool = True
+    """Whether a file with its packets can be collected."""
     ports: tuple[Mapping[str, Any], ...] = ()
     """Its DPDK ports, as a profile has them."""
 
@@ -69,9 +71,11 @@ def split(total: int, weights: Sequence[float]) -> list[int]:
 
 def refuse(profile: Mapping[str, Any], parts: Sequence[Part]) -> None:
     """Refuse what hosts cannot share. Raises `ND-104-92` with the place in the profile."""
-    if "capture" in profile:
-        fix = "Leave the capture out, or run the profile on one host with --socket"
-        raise Error(APART, "a capture is a file of one host", at="capture", fix=fix)
+    apart = next((part.name for part in parts if not part.captures), None)
+    if "capture" in profile and apart:
+        what = f"no file comes from the host {apart}, whose agent is reached by mutual TLS"
+        fix = "Leave the capture out, or use hosts with `launcher: local` or `ssh` without `mtls`"
+        raise Error(APART, what, at="capture", fix=fix)
     away = next((part.name for part in parts if part.remote), None)
     if not away:
         return

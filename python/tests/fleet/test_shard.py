@@ -96,13 +96,20 @@ def test_each_host_sends_from_its_own_ports() -> None:
     ("change", "at"),
     [
         ({"transport": {"dpdk": {"ports": [{"name": "a", "device": "null"}]}}}, "transport.dpdk.ports[0]"),
-        ({"capture": {}}, "capture"),
     ],
 )
 def test_what_hosts_cannot_share_is_refused(change: dict[str, Any], at: str) -> None:
     with pytest.raises(Error) as e:
         shards(profile() | change, PARTS)
     assert (e.value.code, e.value.at) == ("ND-104-92", at)
+
+
+def test_a_host_whose_files_cannot_be_had_takes_no_captures() -> None:
+    wanted = profile() | {"capture": {"filter": "tcp"}}
+    assert all(one.profile["capture"] == {"filter": "tcp"} for one in shards(wanted, PARTS))
+    with pytest.raises(Error, match="no file comes from the host d") as e:
+        shards(wanted, (*PARTS, Part("d", 1, captures=False)))
+    assert (e.value.code, e.value.at) == ("ND-104-92", "capture")
 
 
 def test_files_of_this_machine_are_not_on_others() -> None:
