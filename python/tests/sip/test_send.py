@@ -17,7 +17,7 @@ import pytest
 from netdyno.cli import app
 from netdyno.sip.manual import digest
 from netdyno.sip.manual.compose import Draft, request
-from netdyno.sip.manual.message import SipMessage
+from netdyno.sip.manual.message import SipMessage, tag_of, uri_of
 
 from .served import DOMAIN, USERS, server
 
@@ -302,3 +302,15 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
         uri = f"sip:127.0.0.1:{taken.getsockname()[1]};transport=tcp"
         assert app.call(["sip", "send", uri, "--timeout", "2s"]) == 91
     assert "ND-91-31" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "uri", "tag"),
+    [
+        ('<sip:a@b;transport=udp>;+sip.instance="<urn:uuid:7ba1>"', "sip:a@b;transport=udp", ""),
+        ('sip:a@b;+sip.instance="<urn:uuid:7ba1>";tag=t', "sip:a@b", "t"),
+        (r'"<A\" >;tag=x" <sip:a@b>;tag=t;x="<y>"', "sip:a@b", "t"),
+    ],
+)
+def test_brackets_in_quotes_are_no_uri(value: str, uri: str, tag: str) -> None:
+    assert (uri_of(value), tag_of(value)) == (uri, tag)

@@ -98,11 +98,17 @@ class SipMessage:
 
 def uri_of(value: str) -> str:
     """The URI of From, To, Contact or Route (RFC 3261 section 20.10)."""
-    found = re.search(r"<([^>]*)>", value)
-    return found[1] if found else value.split(";")[0].strip()
+    plain = _unquoted(value)
+    found = re.search(r"<([^>]*)>", plain)
+    return found[1] if found else plain.split(";")[0].strip()
 
 
 def tag_of(value: str) -> str:
     """The tag of From or To."""
-    found = re.search(r";\s*tag\s*=\s*([^;,\s]+)", value.rsplit(">", 1)[-1], re.IGNORECASE)
+    found = re.search(r";\s*tag\s*=\s*([^;,\s]+)", _unquoted(value).rsplit(">", 1)[-1], re.IGNORECASE)
     return found[1] if found else ""
+
+
+def _unquoted(value: str) -> str:
+    """An address without quoted strings: a display name or an instance (`<urn:uuid:…>`) may have brackets."""
+    return re.sub(r'"(?:\\.|[^"\\])*"', '""', value)
