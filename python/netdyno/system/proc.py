@@ -17,6 +17,7 @@ class Stat:
     pid: int
     name: str
     state: str
+    parent: int
     group: int
     cpu: float
     """User and system time, in seconds."""
@@ -33,9 +34,8 @@ def stat(pid: int) -> Stat | None:
     # the name is in parentheses and may hold spaces and parentheses itself
     name = text[text.index("(") + 1 : text.rindex(")")]
     fields = text[text.rindex(")") + 2 :].split()
-    return Stat(
-        pid, name, fields[0], int(fields[2]), (int(fields[11]) + int(fields[12])) / TICK, int(fields[19])
-    )
+    cpu = (int(fields[11]) + int(fields[12])) / TICK
+    return Stat(pid, name, fields[0], int(fields[1]), int(fields[2]), cpu, int(fields[19]))
 
 
 def start_time(pid: int) -> int | None:
@@ -56,6 +56,16 @@ def members(group: int) -> Iterator[Stat]:
             found = stat(int(entry.name))
             if found and found.group == group and found.state not in "ZX":
                 yield found
+
+
+def family(leader: int) -> set[int]:
+    """The living processes of a leader's group, and all that these started, also in sessions of their own."""
+    found = [stat(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    living = [one for one in found if one and one.state not in "ZX"]
+    ours = {one.pid for one in living if leader in (one.pid, one.group)}
+    while more := {one.pid for one in living if one.parent in ours} - ours:
+        ours |= more
+    return ours
 
 
 def group_cpu(group: int) -> float:

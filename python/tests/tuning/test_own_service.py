@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +26,7 @@ from netdyno.lab.workload import Site, printed
 from netdyno.lab.workload.command import CommandLoad, words
 from netdyno.stats.observation import Observation
 from netdyno.stats.winner import winners
+from netdyno.system import proc
 from netdyno.system.journal import Journal
 from netdyno.tuning import patience, slo_probe, slos
 from netdyno.tuning.bench import HAS_IPV6, SERVER, NamespaceBench, Spec, topology
@@ -38,6 +42,28 @@ WRK = """  Thread Stats   Avg      Stdev     Max   +/- Stdev
 Requests/sec:  12,345.67
 """
 JSON = json.dumps({"end": {"streams": [{"rtt": 250}], "sum": {"bits_per_second": 9.5e8}}, "a key": "1.5ms"})
+
+FIO = """{
+  "fio version" : "fio-3.33",
+  "jobs" : [
+    {
+      "jobname" : "send",
+      "error" : 0,
+      "read" : {"io_bytes" : 0, "bw_bytes" : 0, "iops" : 0.000000},
+      "write" : {"io_bytes" : 16777216, "bw_bytes" : 62195391, "bw" : 60737, "iops" : 949.026, "runtime" : 269}
+    }
+  ]
+}
+"""
+"""Of `fio --ioengine=net --rw=write --size=16M --output-format=json`, shortened."""
+PROFILE = json.dumps(
+    {
+        "format": "netdyno-result/1",
+        "legs": [{"summary": {"groups": [{"name": "http", "delays": {"response": {"p99": 4866047}}}]}}],
+    },
+    indent=2,
+)
+"""Of `netdyno run … --json`, shortened: delays are in nanoseconds."""
 
 
 def one(text: str, *slo: str, better: str = "lower") -> printed.PrintedMetric:
@@ -58,6 +84,9 @@ def one(text: str, *slo: str, better: str = "lower") -> printed.PrintedMetric:
         ("bps=$.end.sum.bits_per_second", JSON, 9.5e8),
         ("rtt[us]=$.end.streams[0].rtt", "connecting…\n" + JSON, 0.25),
         ("p[ms]=$['a key']", JSON, 1.5),
+        ("rate=$.jobs[0].write.bw_bytes", FIO, 62195391.0),
+        ("rate=$.jobs[0].write.bw_bytes", f"fio: started\n{json.dumps(json.loads(FIO))}", 62195391.0),
+        ("p99[ns]=$.legs[0].summary.groups[0].delays.response.p99", PROFILE, 4.866047),
     ],
 )
 def test_a_metric_is_read_from_what_is_printed(definition: str, output: str, value: float) -> None:
@@ -171,6 +200,26 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def site(tmp_path: Path) -> Iterator[Site]:
     with Network(topology(Spec(workload="ab")), f"w{os.getpid() % 10000}") as network:
         yield Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
+
+
+@root
+def test_a_server_whose_child_in_a_session_of_its_own_listens_is_ready(site: Site) -> None:
+    """As `netdyno serve`, whose daemon is one, and fio."""
+    options = {"load": "true", "metrics": ["a=b"], "better": ["lower"], "ready": 20}
+    command = "sh -c 'setsid busybox nc -ll -p 8080 -e cat & wait'"
+    with contextlib.ExitStack() as stack:
+        CommandLoad({**options, "server": command}).open(site, stack)
+        child = [pid for pid in processes(site) if (found := proc.stat(pid)) and found.name == "busybox"]
+        assert child
+        stack.callback(os.kill, child[0], signal.SIGKILL)
+
+
+def processes(site: Site) -> list[int]:
+    """Processes in the server's namespace."""
+    done = subprocess.run(
+        ["ip", "netns", "pids", str(site.server)], capture_output=True, text=True, check=True
+    )
+    return [int(word) for word in done.stdout.split()]
 
 
 @root

@@ -139,11 +139,11 @@ def listens(server: Process, space: str | None) -> bool:
     return bool(mine) and bool(mine & namespace.inside(space, lambda: set(_listening())))
 
 
-def _sockets(group: int) -> Iterator[str]:
-    """Inodes of the sockets that a process group has open."""
-    for one in proc.members(group):
+def _sockets(leader: int) -> Iterator[str]:
+    """Inodes of the sockets that a process and all that it started have open."""
+    for pid in proc.family(leader):
         with contextlib.suppress(OSError):
-            for handle in Path(f"/proc/{one.pid}/fd").iterdir():
+            for handle in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
                     target = str(handle.readlink())
                     if target.startswith("socket:["):
