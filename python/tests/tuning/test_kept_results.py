@@ -34,6 +34,22 @@ def test_the_search_found_ten_times_the_throughput_on_a_path_with_loss() -> None
     assert sum(one["phase"] == "search" for one in study["trials"]) <= 30
 
 
+def test_no_setting_was_found_for_redis_and_all_trials_are_kept() -> None:
+    study = read("search-redis.json")
+    assert "redis-benchmark" in study["bench"] and "delay 5ms" in study["bench"]
+    result, trials = study["result"], study["trials"]
+    assert (result["ended"], result["proven"], result["proofs"]) == ("budget", False, [])
+    assert len(result["tried"]) == 27 and len(trials) == 44 and len(study["tunables"]) == 17
+    assert all(one["observation"]["valid"] for one in trials)
+    rate = {
+        kind: [one["observation"]["metrics"]["rps"] for one in trials if one["phase"] == kind]
+        for kind in ("baseline", "search")
+    }
+    # most of what was tried is within what the baseline itself varies by
+    assert (round(min(rate["baseline"])), round(max(rate["baseline"]))) == (2239, 3891)
+    assert round(statistics.median(rate["search"])) == 3851
+
+
 def test_the_papers_tables_were_measured_in_full() -> None:
     study = read("paper.json")
     result, trials = study["result"], study["trials"]
