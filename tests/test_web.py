@@ -158,6 +158,28 @@ def test_a_run_is_paused_resumed_and_stopped_on_its_page(lab: Lab, page: Page, s
     assert page.complaints() == []
 
 
+@pytest.mark.browser
+@pytest.mark.limit(300)
+def test_a_search_is_watched_as_it_converges(lab: Lab, page: Page, server: str) -> None:
+    words = ["--rate", "400/s", "--devices", "4", "--duration", "1s", "--resolution", "20%", "--quiet"]
+    child = lab.start("bench", "rate", server, *words)
+    address, token = dashboard(lab)
+    folder = lab.sampled()
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('.run .of')")
+    page.js(f"void (location.hash = '#/run/{folder.name}')")
+    rows = "document.querySelectorAll('#so-far tbody tr').length"
+    page.wait(f"{rows} >= 1", "no trial that is over is shown")
+    before = int(page.js(rows))
+    # more trials come while it is looked at, or its end
+    page.wait(f"{rows} > {before} || !!document.querySelector('.verdict h2')", "the page stands still")
+    lab.wait(child)
+    page.wait("!!document.querySelector('.verdict h2')", "the end is not noticed")
+    found = json.loads((folder / "result.json").read_text())
+    assert found["search"]["parts"]
+    assert page.complaints() == []
+
+
 PRESETS = ("iot-mixed", "stream-64b", "latency-probe")
 
 
