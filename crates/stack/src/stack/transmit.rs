@@ -1,0 +1,81 @@
+//! Frames out: replies first, then datagrams that waited, then what connections have to send.
+
+use super::Stack;
+use crate::connection::{Env, flag};
+use crate::neighbours::Reach;
+use crate::path_mtu::segment_size;
+use crate::wire::{Link, Transmit, send_segment};
+
+impl Stack {
+    /// Send what is to be sent, as long as `to` takes it; whether that was all.
+    pub fn transmit(&mut self, now: u64, to: &mut impl Transmit) -> bool {
+        while let Some(reply) = self.replies.front() {
+            let Some(frame) = to.frame(reply.len()) else { return false };
+            frame.copy_from_slice(reply);
+            self.counters.frames_sent += 1;
+            self.spare.extend(self.replies.pop_front());
+        }
+        if !self.transmit_pending(now, to) {
+            return false;
+        }
+        for _ in 0..self.queue.len() {
+            let Some(index) = self.queue.pop_front() else { break };
+            if !self.transmit_one(index, now, to) {
+                self.queue.push_front(index);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn transmit_one(&mut self, index: u32, now: u64, to: &mut impl Transmit) -> bool {
+        let Some(conn) = self.connections.get_mut(index as usize) else { return true };
+        if !conn.wants_to_send() {
+            conn.clear(flag::QUEUED);
+            self.free_if_over(index);
+            return true;
+        }
+        let reach = match self.config.peer {
+            Some(mac) => Reach::Known(mac),
+            None => self.neighbours.reach(conn.neighbour, Some(index), now),
+        };
+        let Reach::Known(destination) = reach else {
+            conn.clear(flag::QUEUED);
+            return true;
+        };
+        let link = Link { source: self.config.mac, destination, tags: self.config.tags };
+        let tuple = conn.tuple;
+        if !self.paths.is_empty() || conn.has(flag::SMALL_PATH) {
+            let mtu = self.paths.get(tuple.remote, now);
+            conn.fit_path(mtu.map(|mtu| segment_size(mtu, tuple.remote.is_ipv4())));
+        }
+        let mut sent = 0;
+        let (pool, counters) = (&mut self.pool, &mut self.counters);
+        let mut env = Env { now, config: &self.config.tcp, pool, counters };
+        let all = conn.emit(&mut env, |header, payload| {
+            let taken = send_segment(to, &link, &tuple, header, payload);
+            sent += u64::from(taken);
+            taken
+        });
+        self.counters.segments_sent += sent;
+        self.counters.frames_sent += sent;
+        if all {
+            conn.clear(flag::QUEUED);
+            conn.rest(&mut self.pool);
+        }
+        self.free_if_over(index);
+        all
+    }
+
+    /// Set its timer after it sent, or let go of it if that was its last segment. What the windows keep from being sent is
+    /// not queued again.
+    fn free_if_over(&mut self, index: u32) {
+        let conn = &mut self.connections[index as usize];
+        let queued = conn.has(flag::QUEUED);
+        conn.set(flag::QUEUED);
+        self.settle(index);
+        if !queued {
+            self.connections[index as usize].clear(flag::QUEUED);
+        }
+    }
+}
