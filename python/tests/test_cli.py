@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netdyno import config
-from netdyno.cli import app, init
+from netdyno.cli import app, init, run
 from netdyno.cli.compare import conclusion
 from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
@@ -131,6 +131,9 @@ def test_a_file_that_cannot_be_written_hides_no_verdict(
         (["run", "mqtt-t4", "--target", "brokr=mqtt://x"], "no target"),
         (["run", "mqtt-t4", "--target", "broker"], "NAME=URL"),
         (["run", "mqtt-t4", "--ip", "10.0.0.1/24"], "Add --port"),
+        (["run", "mqtt-t4", "--mtu", "9000"], "Add --port"),
+        (["run", "mqtt-t4", "--mtu", "575", "--port", "null", "--ip", "10.0.0.1/24"], "576"),
+        (["run", "mqtt-t4", "--mtu", "9601", "--port", "null", "--ip", "10.0.0.1/24"], "9600"),
         (["run", "mqtt-t4", "--port", "af_packet:veth0"], "Add --ip"),
         (["run", "--no-such"], "o such option"),
         (["run", "mqtt-t4", "--prometheus", "127.0.0.1:99999"], "1 to 65535"),
@@ -463,3 +466,11 @@ def test_a_server_on_this_machine_gets_a_modest_load_unless_one_is_said() -> Non
         assert "interval" not in made["groups"][0]["model"]["http"]
     # those that send at a pace of their own do so anywhere
     assert "modest" not in quick.profile(["mqtt://127.0.0.1"], quick.UrlOptions())["description"]
+
+
+def test_a_port_of_the_command_line_is_one_of_a_profile() -> None:
+    assert run._port(None, None, None, None) is None
+    port = {"name": "a", "device": "null", "ip": "10.0.0.1/24"}
+    assert run._port("null", "10.0.0.1/24", None, None) == port
+    more = {"gateway": "10.0.0.254", "mtu": 9000}
+    assert run._port("null", "10.0.0.1/24", "10.0.0.254", 9000) == port | more

@@ -90,6 +90,14 @@ def run(
         str | None,
         typer.Option(help="With --port: router to other networks. Default: none.", metavar="ADDRESS"),
     ] = None,
+    mtu: Annotated[
+        int | None,
+        typer.Option(
+            help="With --port: largest IP packet, bytes. Default: what the device takes, at most 1500.",
+            metavar="BYTES",
+            parser=values.whole("--mtu", 576, 9600),
+        ),
+    ] = None,
     transport: Annotated[
         str | None,
         typer.Option(
@@ -128,7 +136,7 @@ def run(
     chosen = choose(what, quick(given))
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
-    over = _port(port, ip, gateway)
+    over = _port(port, ip, gateway, mtu)
     if transport:
         if over:
             fix = "Leave one of them out"
@@ -182,16 +190,19 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return found
 
 
-def _port(device: str | None, ip: str | None, gateway: str | None) -> dict[str, Any] | None:
+def _port(device: str | None, ip: str | None, gateway: str | None, mtu: int | None) -> dict[str, Any] | None:
     """The port of `--port` as a profile has it."""
+    given = {"ip": ip, "gateway": gateway, "mtu": mtu}
+    more = {key: value for key, value in given.items() if value is not None}
     if device is None:
-        if alone := "--ip" if ip else "--gateway" if gateway else None:
-            raise Error("ND-104-07", f"{alone} is an address of --port", at=alone, fix="Add --port DEVICE")
+        if more:
+            alone = f"--{next(iter(more))}"
+            raise Error("ND-104-07", f"{alone} is of --port", at=alone, fix="Add --port DEVICE")
         return None
     if ip is None:
         what = "a port has an address of its own, which no kernel has"
         raise Error("ND-104-07", what, at="--port", fix="Add --ip, like --ip 10.0.0.1/24")
-    return {"name": "a", "device": device, "ip": ip} | ({"gateway": gateway} if gateway else {})
+    return {"name": "a", "device": device} | more
 
 
 def _capture(on: bool, text: str | None) -> dict[str, str] | None:
