@@ -99,3 +99,4 @@ def test_what_a_lossy_path_costs_is_in_the_result(lab: Lab, far: Wire) -> None:
     sh(*far.at_far, "ethtool", "-K", "w1", "tx", "on")
     done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
     assert done.trial.interfaces["a"]["dropped_bad_checksum"] > 0, done.text
+    assert "packets with wrong checksums dropped" in done.text

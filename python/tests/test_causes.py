@@ -227,3 +227,26 @@ def test_a_result_of_a_former_version_is_read() -> None:
     ]
     assert Summary(groups=[old]).groups[0].errors == []
     assert CheckResult(group="g", check="delivery", value=0, limit=1, passed=False).what == ""
+
+
+def test_what_a_port_counted_is_a_cause() -> None:
+    said = causes.ports(
+        [
+            {
+                "a": {"rx_packets": 5, "dropped_bad_checksum": 2, "dropped_malformed": 1},
+                "b": {"rx_packets": 9},
+            },
+            {
+                "a": {"dropped_bad_checksum": 3},
+                "b": {"dropped_duplicate_address": 1, "dropped_bad_checksum": 0},
+            },
+        ]
+    )
+    assert [line.split(":")[0] for line in said] == ["port a", "port b"]
+    assert "5 packets with wrong checksums" in said[0] and "1 messages of another host" in said[1]
+    leg = Leg(
+        name="one",
+        repetitions=[Repetition(run="r", interfaces={"a": {"dropped_bad_checksum": 7}})],
+        summary=Summary(),
+    )
+    assert failures(leg) == causes.ports([{"a": {"dropped_bad_checksum": 7}}])

@@ -184,7 +184,7 @@ def failures(leg: Leg) -> list[str]:
         errors = totals.failures([e for g in groups for e in causes.measured(g.errors, g.measured)])
         until = max(last_answer_time(leg.repetitions, g.name) for g in groups)
         lines += causes.lines(", ".join(g.name for g in groups), groups[0].target, errors, until)
-    return lines
+    return lines + causes.ports(one.interfaces for one in leg.repetitions)
 
 
 def addresses(group: GroupSummary) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from netdyno import escape
@@ -241,6 +242,25 @@ def lines(name: str, target: str, errors: Sequence[FailureCount], until: str = "
         if example := first(error):
             said.append(f"  first: {example}")
     return said
+
+
+STACKS: Mapping[str, str] = {
+    "dropped_bad_checksum":
+        "packets with wrong checksums dropped: of a kernel's interface at the other end, have them filled in "
+        "(ethtool -K INTERFACE tx off)",
+    "dropped_duplicate_address":
+        "messages of another host that has an address of this port: give the port one of its own",
+}  # fmt: skip
+"""Counters of stacks over ports that say what is wrong, and what to do."""
+
+
+def ports(repetitions: Iterable[Mapping[str, Mapping[str, int]]]) -> list[str]:
+    """What the counters of interfaces say of failures, each once: of ports with a stack of ours."""
+    found: Counter[tuple[str, str]] = Counter()
+    for interfaces in repetitions:
+        for port, counters in interfaces.items():
+            found.update({(port, what): n for what, n in counters.items() if n and what in STACKS})
+    return [f"port {port}: {n:,} {STACKS[what]}" for (port, what), n in found.items()]
 
 
 def first(error: FailureCount) -> str:

@@ -92,14 +92,15 @@ def _basis(threshold: ThresholdResult) -> str:
 
 def _failures(result: Result, leg: str = "", metric: str = "") -> list[str]:
     """What failed, with causes; of one leg, and of the group that a metric is of, where they are named."""
-    return [
+    legs = [one for one in result.legs if not leg or one.name == leg]
+    lines = [
         line
-        for one in result.legs
-        if not leg or one.name == leg
+        for one in legs
         for group in one.summary.groups
         if metric.partition(".")[0] in ("", group.name)
         for line in _lines(one, group)
     ]
+    return lines + [line for one in legs for line in causes.ports(rep.interfaces for rep in one.repetitions)]
 
 
 def _lines(leg: Leg, group: GroupSummary) -> list[str]:

@@ -88,6 +88,8 @@ def _failures(result: Result) -> Iterator[str]:
             last = last_answer_time(leg.repetitions, group.name)
             for line in causes.lines(group.name, group.target, errors, last):
                 yield f"- {text(line.strip())}"
+        for line in causes.ports(one.interfaces for one in leg.repetitions):
+            yield f"- {text(line)}"
 
 
 def _groups(leg: Leg) -> Iterator[list[str]]:
