@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from inconclusive import Verdict
 from lab import Lab, Wire, group, profile, root, sh, until
 from served import fill_checksums
 
@@ -100,3 +101,24 @@ def test_what_a_lossy_path_costs_is_in_the_result(lab: Lab, far: Wire) -> None:
     done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
     assert done.trial.interfaces["a"]["dropped_bad_checksum"] > 0, done.text
     assert "packets with wrong checksums dropped" in done.text
+
+
+def test_what_a_silent_gateway_keeps_from_being_sent_fails_and_is_no_lateness(
+    lab: Lab, far: Wire, verdict: Verdict
+) -> None:
+    port = {**DPDK["dpdk"]["ports"][0], "gateway": "10.91.0.254"}
+    document = profile(
+        group("web", "http://192.0.2.1/", {"http": {"interval": "50ms"}}, 20),
+        # much more than may wait for the gateway
+        group("udp", "udp://192.0.2.1:7", {"stream": {"rate": "200/s", "size": "1000B"}}, 4),
+        measure="4s",
+        transport={"dpdk": {"ports": [port]}},
+    )
+    done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
+    web, udp = (one.total for one in done.trial.groups)
+    assert web.failures["unreachable"] == web.flows_failed == web.flows_started >= 20, done.text
+    # what still waits for the gateway at the end stays without an answer
+    missing = udp.failures["unreachable"] + udp.failures["unanswered"]
+    assert missing == udp.messages_sent > udp.failures["unreachable"] > 500, done.text
+    verdict.valid(done.trial.validity.reasons)
+    assert done.code == 99, done.text
