@@ -249,17 +249,17 @@ def test_a_program_that_is_missing_is_told_with_its_package(
     found = setup.find()
     assert found == MissingRequirement(f"{lacking} is not installed", f"sudo apt install {package}")
     monkeypatch.setattr(doctor.setup, "find", lambda: found)
-    (told,) = doctor.checks()
+    told, _ = doctor.checks()
     assert (told.state, told.fix) == ("optional", f"sudo apt install {package}")
 
 
 def test_doctor_tells_of_kernel_and_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.setup, "find", lambda: MADE)
-    (told,) = doctor.checks()
+    told, _ = doctor.checks()
     assert told.state == "ok"
     assert told.found.startswith("kernel 6.1.0, TCG, no KVM: there is no /dev/kvm")
     monkeypatch.setattr(doctor.setup, "find", lambda: replace(MADE, accelerators=("kvm", "tcg"), no_kvm=""))
-    (told,) = doctor.checks()
+    told, _ = doctor.checks()
     assert told.found.startswith("kernel 6.1.0, KVM;")
 
 
