@@ -1,6 +1,6 @@
 //! What a 2xx to REGISTER says of our binding (RFC 3261 section 10.3).
 
-use crate::dialog::{contact_uri, values};
+use crate::dialog::{contact_uri, parameters, values};
 use sip_core::message::{Fields, Name};
 
 /// Why nothing is registered.
@@ -53,9 +53,10 @@ fn place(contact: &[u8]) -> &[u8] {
 
 /// Parameter `expires` of a Contact.
 fn lifetime(contact: &[u8]) -> Option<u64> {
-    let behind = contact.iter().rposition(|byte| *byte == b'>').map_or(contact, |end| &contact[end..]);
-    let mut parameters =
-        behind.split(|byte| *byte == b';').skip(1).map(|one| one.splitn(2, |byte| *byte == b'='));
+    let mut parameters = parameters(contact)
+        .split(|byte| *byte == b';')
+        .skip(1)
+        .map(|one| one.splitn(2, |byte| *byte == b'='));
     parameters.find_map(|mut one| {
         let is_expires = one.next()?.trim_ascii().eq_ignore_ascii_case(b"expires");
         one.next().filter(|_| is_expires).and_then(number)
@@ -86,6 +87,7 @@ mod tests {
             "Expires: 0\r\nContact: <sip:nd00000000@10.0.0.1:40000>;expires=60\r\n",
             // of another address, as behind a server that rewrites it
             "Contact: <sip:nd00000000@192.0.2.7:1024>;expires=60\r\n",
+            "Expires: 0\r\nContact: <sip:nd00000000@10.0.0.1:40000>;expires=60;+sip.instance=\"<urn:uuid:7ba1>\"\r\n",
             "Contact: <sip:x@y>;expires=0, \"a, b\" <sip:nd00000000@10.0.0.1:40000>;expires=60\r\n",
             // one that ends, and the new one
             "Contact: <sip:nd00000000@10.0.0.1:40000>;expires=0, <sip:nd00000000@10.0.0.1:40000;x=1>;expires=9\r\n",

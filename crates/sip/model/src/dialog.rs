@@ -32,12 +32,36 @@ pub(crate) struct Dialog {
     pub cut: bool,
 }
 
+/// Where the URI of an address is between angle brackets: behind `<`, and at `>`. Those in quotes, of a display name or of a
+/// parameter as `+sip.instance="<urn:uuid:…>"`, are others.
+fn brackets(address: &[u8]) -> Option<(usize, usize)> {
+    let (mut quoted, mut escaped) = (false, false);
+    let open = address.iter().position(|byte| {
+        let is_open = *byte == b'<' && !quoted;
+        if *byte == b'"' && !escaped {
+            quoted = !quoted;
+        }
+        escaped = quoted && *byte == b'\\' && !escaped;
+        is_open
+    })?;
+    let close = open + address[open..].iter().position(|byte| *byte == b'>')?;
+    Some((open + 1, close))
+}
+
 /// The URI of a Contact, `<sip:a@b;transport=tcp>;expires=60` or `sip:a@b`.
 pub(crate) fn contact_uri(contact: &[u8]) -> &[u8] {
-    match (contact.iter().position(|b| *b == b'<'), contact.iter().rposition(|b| *b == b'>')) {
-        (Some(from), Some(to)) if from < to => &contact[from + 1..to],
+    match brackets(contact) {
+        Some((from, to)) => &contact[from..to],
         // section 20.10: without brackets the parameters are the header field's
-        _ => contact.split(|b| *b == b';').next().unwrap_or_default().trim_ascii(),
+        None => contact.split(|b| *b == b';').next().unwrap_or_default().trim_ascii(),
+    }
+}
+
+/// What stands behind the URI of an address: its parameters, from a `;` on.
+pub(crate) fn parameters(address: &[u8]) -> &[u8] {
+    match brackets(address) {
+        Some((_, to)) => &address[to + 1..],
+        None => address,
     }
 }
 
@@ -91,8 +115,27 @@ mod tests {
             ("\"A\" <sip:a@b>", "sip:a@b"),
             ("sip:a@b;expires=60", "sip:a@b"),
             ("sip:a@b", "sip:a@b"),
+            // RFC 5626: user agents with an instance have brackets in a parameter, too
+            ("<sip:a@b>;+sip.instance=\"<urn:uuid:7ba1>\"", "sip:a@b"),
+            ("sip:a@b;+sip.instance=\"<urn:uuid:7ba1>\"", "sip:a@b"),
+            ("\"<A\\\" >\" <sip:a@b>;+sip.instance=\"<urn:uuid:7ba1>\"", "sip:a@b"),
+            ("<sip:a@b", "<sip:a@b"),
         ] {
-            assert_eq!(contact_uri(contact.as_bytes()), uri.as_bytes());
+            assert_eq!(contact_uri(contact.as_bytes()), uri.as_bytes(), "{contact}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_behind_the_uri() {
+        for (address, behind) in [
+            (
+                "<sip:a@b;x=1>;tag=2;+sip.instance=\"<urn:uuid:7ba1>\"",
+                ";tag=2;+sip.instance=\"<urn:uuid:7ba1>\"",
+            ),
+            ("\"<\" <sip:a@b>;tag=2", ";tag=2"),
+            ("sip:a@b;tag=2", "sip:a@b;tag=2"),
+        ] {
+            assert_eq!(parameters(address.as_bytes()), behind.as_bytes());
         }
     }
 

@@ -4,6 +4,7 @@
 use super::UserAgent;
 use super::server::server;
 use crate::description::counter;
+use crate::dialog::parameters;
 use crate::method::Method;
 use crate::scenario::reason;
 use crate::transaction::Server;
@@ -197,8 +198,7 @@ fn tags(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The tag of a From or To.
 fn tag_of(party: &[u8]) -> Option<&[u8]> {
-    let params = &party[party.iter().rposition(|byte| *byte == b'>').unwrap_or(0)..];
-    let mut params = params.split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
+    let mut params = parameters(party).split(|byte| *byte == b';').skip(1).map(<[u8]>::trim_ascii);
     params.find_map(|one| {
         let (name, value) = one.split_at(one.iter().position(|byte| *byte == b'=')?);
         name.trim_ascii().eq_ignore_ascii_case(b"tag").then(|| value[1..].trim_ascii())
