@@ -11,7 +11,7 @@ RUN=(dpdk mosquitto/mosquitto mosquitto-clients/mosquitto_sub nginx/nginx iprout
     kamailio/kamailio kamailio-sqlite-modules kamailio-postgres-modules kamailio-mysql-modules kamailio-tls-modules kamailio-websocket-modules
     postgresql mariadb-server/mariadbd knot/knotd ejabberd/ejabberdctl erlang-p1-sip openssl/openssl
     tcpdump/tcpdump libndpi-bin/ndpiReader openvswitch-switch openvswitch-switch-dpdk etcd-server/etcd
-    baresip/baresip sip-tester/sipp rtpengine-daemon/rtpengine haproxy/haproxy squid/squid openssh-client/ssh openssh-server/sshd prometheus/prometheus libbpf1)
+    baresip/baresip linphone-cli/linphonec sip-tester/sipp rtpengine-daemon/rtpengine haproxy/haproxy squid/squid openssh-client/ssh openssh-server/sshd prometheus/prometheus libbpf1)
 [ "$(uname -m)" != x86_64 ] || RUN+=(qemu-system-x86/qemu-system-x86_64)
 SERVICES=(mosquitto nginx apache2 nfdump kea-dhcp4-server nftables kamailio postgresql mariadb-server/mariadb
     knot ejabberd rtpengine-daemon openvswitch-switch etcd-server/etcd haproxy squid openssh-server/ssh openssh-server/ssh.socket prometheus) # package, or package/service: those of the above whose services would start by themselves
