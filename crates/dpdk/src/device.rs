@@ -4,9 +4,7 @@ use crate::af_packet::Arguments;
 use crate::arguments;
 use crate::error::{Error, Result};
 use crate::memif_port::MemifPort;
-use crate::peer_watch;
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
 /// A device string, read.
@@ -107,12 +105,6 @@ impl Device {
             "vhost" => says("client=1"),
             _ => false,
         }
-    }
-
-    /// The socket over which it talks to a process at the other end, and waits for its answers.
-    pub(crate) fn peer_socket(&self) -> Option<&Path> {
-        let Self::Virtual { driver, arguments } = self else { return None };
-        peer_watch::path(driver, arguments)
     }
 
     /// What to look at when the device cannot be opened.

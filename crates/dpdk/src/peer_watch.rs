@@ -1,7 +1,7 @@
 //! Ends waiting for a process at the other end of a vhost socket that does not answer: DPDK asks it, and waits for the answer without
 //! a limit. After a time the connection is shut down here, so that DPDK finds it broken and goes on.
 
-use crate::device::kind;
+use crate::device::{Device, kind};
 use nix::sys::socket::{Shutdown, UnixAddr, getpeername, getsockname, shutdown};
 use std::fs;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long the other end may take for all that it is asked while a port is opened, started, or closed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// From then on how often to look for a connection: there may be several, one after the other.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -23,7 +23,7 @@ pub(crate) struct PeerWatch {
 }
 
 /// The path of the socket over which a driver with these arguments talks to another process. `None`: it does not.
-pub(crate) fn path<'a>(driver: &str, arguments: &'a str) -> Option<&'a Path> {
+fn path<'a>(driver: &str, arguments: &'a str) -> Option<&'a Path> {
     let wanted = match kind(driver) {
         "vhost" => "iface",
         "virtio_user" => "path",
@@ -34,8 +34,14 @@ pub(crate) fn path<'a>(driver: &str, arguments: &'a str) -> Option<&'a Path> {
 }
 
 impl PeerWatch {
+    /// Watch the peer of a device from now on; `None`: it has none that is asked anything.
+    pub fn of(device: &Device) -> Option<Self> {
+        let Device::Virtual { driver, arguments } = device else { return None };
+        path(driver, arguments).map(|path| Self::new(path, PATIENCE))
+    }
+
     /// Watch from now on: the connections over the socket at `path` may last so long.
-    pub fn new(path: &Path, patience: Duration) -> Self {
+    fn new(path: &Path, patience: Duration) -> Self {
         let (done, ended) = channel();
         let path = PathBuf::from(path);
         let watch = move || {

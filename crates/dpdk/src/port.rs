@@ -11,7 +11,7 @@ use crate::interface::Interface;
 use crate::memif_port::{self, MemifPort};
 use crate::mempool::Mempool;
 use crate::offload::{Offloads, Stamps, offers};
-use crate::peer_watch::{PATIENCE, PeerWatch};
+use crate::peer_watch::PeerWatch;
 use crate::ring::{self, Direct};
 use crate::rss::Rss;
 use crate::xdp_sockets::XdpSockets;
@@ -159,7 +159,7 @@ impl Port {
         if port.started.swap(true, Ordering::Relaxed) {
             return Err(self.failed("starting", -114, "It was started before; open it again."));
         }
-        let _watch = port.device.peer_socket().map(|path| PeerWatch::new(path, PATIENCE));
+        let _watch = PeerWatch::of(&port.device);
         let _control = port.eal.control();
         let info = self.raw_info()?;
         if config.rx_queues > info.max_rx_queues || config.tx_queues > info.max_tx_queues {

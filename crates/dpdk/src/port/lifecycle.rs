@@ -8,7 +8,7 @@ use crate::eal::Eal;
 use crate::error::{self, Result};
 use crate::files;
 use crate::memif_port::MemifPort;
-use crate::peer_watch::{PATIENCE, PeerWatch};
+use crate::peer_watch::PeerWatch;
 use crate::ring;
 use crate::socket_path;
 use crate::xdp_sockets::XdpSockets;
@@ -116,7 +116,7 @@ impl Drop for Inner {
             }
         };
         // the other end is told, and asked for an answer
-        let _watch = self.device.peer_socket().map(|path| PeerWatch::new(path, PATIENCE));
+        let _watch = PeerWatch::of(&self.device);
         // SAFETY: no queue is left (each holds this), so nobody uses the port; it is closed once, here, when what its
         // driver left for later is done. `control` keeps others from waiting for that at the same time.
         let close = || unsafe {
@@ -169,7 +169,7 @@ fn init_virtual(eal: &Eal, device: &Device, name: &CStr, arguments: &CStr) -> Re
 
 /// The same of one whose driver may talk to another process.
 fn init_watched(eal: &Eal, device: &Device, name: &CStr, arguments: &str) -> Result<()> {
-    let watch = device.peer_socket().map(|path| PeerWatch::new(path, PATIENCE));
+    let watch = PeerWatch::of(device);
     let made = init_virtual(eal, device, name, &c_string(arguments));
     match (made, watch.is_some_and(PeerWatch::end)) {
         (Err(_), true) => Err(error::port(&device.to_string(), "connecting", -nix::libc::ETIMEDOUT, SILENT)),
