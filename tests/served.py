@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 from lab import NETDYNO, Lab, Wire, sh, until
 
@@ -42,6 +43,13 @@ class Served:
     def text(self) -> str:
         """What it has said."""
         return self._out.read_text()
+
+    def daemon(self) -> int:
+        """The process that serves: a child of the command, or of its child."""
+        found = self._process.pid
+        while below := Path(f"/proc/{found}/task/{found}/children").read_text().split():
+            found = int(below[0])
+        return found
 
     def counters(self) -> dict[str, int]:
         """End it with Ctrl-C: what it counted."""

@@ -3,7 +3,10 @@ both sides of our load count the same."""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import sys
 from collections import Counter
 from typing import Any
 
@@ -119,6 +122,36 @@ def test_what_a_stream_lost_is_what_its_receiver_missed(lab: Lab, cable: Wire, d
     assert counters["datagrams_reordered"] == counters["duplicates"] == counters["datagrams_too_late"] == 0
     assert counters["datagrams_without_signature"] == counters["receive_queue_drops"] == 0
     assert 0 < counters["delay_variation_p50_ns"] <= counters["delay_variation_max_ns"]
+
+
+FLOOD = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    out.connect(("{server}", 7))
+    for n in range({count}):
+        out.send(b"x" * 64)
+"""
+
+
+def test_what_the_port_of_a_server_missed_is_told(lab: Lab, cable: Wire) -> None:
+    """The daemon is stopped while more comes than the port's ring holds: what is lost was lost by the server."""
+    fill_checksums(cable)
+    served = Served(
+        lab, cable.at_far, "stream", f"{OWN}:7", "--port", "af_packet:w1,framecnt=256", "--prefix", "24"
+    )
+    flood = (*cable.at_near, sys.executable, "-c")
+    sh(*flood, FLOOD.format(server=OWN, count=1))
+    daemon = served.daemon()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        sh(*flood, FLOOD.format(server=OWN, count=2000))
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    counters = served.counters()
+    taken = counters["datagrams_without_signature"]
+    assert 0 < taken < 2001
+    # other frames of the kernel's that found no room are there, too
+    assert 0 <= counters["receive_queue_drops"] - (2001 - taken) <= 20, counters
 
 
 @pytest.mark.full

@@ -131,7 +131,7 @@ impl DatagramNetwork for PortDatagrams {
     }
 
     fn overflowed(&mut self) -> u64 {
-        self.port.stack.overflowed_datagrams()
+        self.port.stack.overflowed_datagrams() + self.port.missed()
     }
 
     fn unsent(&self) -> u64 {

@@ -257,6 +257,11 @@ impl StackPort {
         }
     }
 
+    /// Frames for which the port's receive queue, or another worker's ring, had no room: told by the first worker.
+    pub fn missed(&self) -> u64 {
+        if self.exchange.share.worker > 0 { 0 } else { self.counters().since(&self.before).rx_dropped }
+    }
+
     /// What the port counted in this run, and of its stacks this worker's.
     pub fn interface(&self, into: &mut Interfaces) {
         into.insert(self.name.clone(), self.counters().since(&self.before));
