@@ -117,6 +117,8 @@ class System:
     sections: Mapping[str, str] = field(default_factory=dict)
     """What makes a section of a run's report (`report/section.py`) from a file in the run's folder, by the
     file's name; it gets its path."""
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    """What it says of a result (`core/result.py`) beside thresholds, by the model of its groups."""
     checks: str = ""
     """What `netdyno doctor` looks at."""
     demo: Demo | None = None
@@ -288,6 +290,7 @@ authentication, forking, workers, provisional responses, session timers and size
         listed="netdyno.sip.reproduce.run:listed",
     ),
     sections={"ladder.json": "netdyno.sip.ladder.page:section"},
+    remarks={"sip": "netdyno.sip.remarks:remarks"},
     load_options={"rate": "--rate", "devices": "--users"},
     uris={"sip": _SIP_LOADS, "sips": _SIP_LOADS},
     dashboard=(

@@ -105,6 +105,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {said}"), soft_wrap=True)
             if said := own(group):
                 out.print(Text(f"  {said}"), soft_wrap=True)
+        for remark in (one for one in result.remarks if one.leg == leg.name and one.message):
+            out.print(Text(f"  {remark.text}"), soft_wrap=True)
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"

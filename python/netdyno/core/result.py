@@ -370,6 +370,30 @@ class Files(Model):
     """To open in a browser."""
 
 
+class Remark(Model):
+    """What a system says of a group beside thresholds and checks."""
+
+    leg: str
+    """Of this leg."""
+    group: str
+    """And this group."""
+    name: str
+    """What it is about."""
+    verdict: Literal["pass", "fail", "none"] | None = None
+    """What it comes to, where it judges; the verdict of the whole stands apart."""
+    value: float | None = None
+    """The figure, where it is one."""
+    message: str = ""
+    """In words, with names in braces for `args`; empty where another remark says it."""
+    args: dict[str, str] = Field(default_factory=dict)
+    """What stands in place of these names."""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return self.message.format(**self.args)
+
+
 class Result(Model):
     """The whole result of an experiment."""
 
@@ -406,6 +430,8 @@ class Result(Model):
     """What is judged without being asked for."""
     warnings: list[FigureWarning] = Field(default_factory=list)
     """Figures that are not to be taken as they stand."""
+    remarks: list[Remark] = Field(default_factory=list)
+    """What systems say of groups besides."""
     legs: list[Leg] = Field(default_factory=list)
     """What was run."""
     search: SearchReport | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, Literal
 
 from netdyno import errors
@@ -9,6 +10,7 @@ from netdyno.core.result import Result
 from netdyno.core.search import SearchReport
 from netdyno.core.wire import Reason
 from netdyno.errors import Error
+from netdyno.lazy import loaded
 from netdyno.stats import idle, lateness
 from netdyno.stats.checks import checks
 from netdyno.stats.metric import GroupMetric
@@ -16,6 +18,7 @@ from netdyno.stats.pauses import PAUSED
 from netdyno.stats.summary import summarise, validity
 from netdyno.stats.threshold import judge
 from netdyno.stats.unusable import excuse
+from netdyno.systems import named
 
 DUT_ENDED = "ND-91-23"
 """The one error that says something of the system under test: it did not survive the load."""
@@ -45,6 +48,9 @@ def judge_all(result: Result, profiles: dict[str, dict[str, Any]], confidence: f
         result.valid = result.search.valid
         result.reasons = [] if result.valid else result.reasons or _disturbed(result.search)
     result.verdict = verdict(result)
+    models = {group.protocol for leg in result.legs for group in leg.summary.groups}
+    said = [loaded(where)(result) for model, where in named("remarks").items() if model in models]
+    result.remarks = [] if result.search else list(chain.from_iterable(said))
 
 
 CUT = "ND-90-05"

@@ -87,7 +87,9 @@ def verdict(result: Result) -> Verdict:
             said.points.append(M("What to do: {remedy}", remedy=Data(str(advice))))
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
-        return Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
+        said = Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
+        said.points = _remarks(result)
+        return said
     elif result.search and (found := _finding(result.search)) and not result.error and not result.interrupted:
         return found
     elif result.verdict == "none":
@@ -104,12 +106,23 @@ def verdict(result: Result) -> Verdict:
     if len(points) > MOST:
         said.points.append(M("{n} more fail; they stand below.", n=str(len(points) - MOST)))
     said.points += [_of_leg(t.leg, unmeasured(t), several) for t in result.unmeasured[:MOST]]
+    if result.valid:
+        said.points += _remarks(result)
     if result.interrupted:
         said.points.append(M("The run was interrupted."))
     if result.error:
         error = result.error
         said.original.append(" ".join(str(error[k]) for k in ("code", "at", "what", "fix") if error.get(k)))
     return said
+
+
+def _remarks(result: Result) -> list[Msg]:
+    """What systems say besides, in the words of their own catalogues."""
+    several, said = len(result.legs) > 1, [one for one in result.remarks if one.message][:MOST]
+    return [
+        _of_leg(one.leg, M(one.message, **{name: Data(text) for name, text in one.args.items()}), several)
+        for one in said
+    ]
 
 
 def _finding(search: SearchReport) -> Verdict | None:
