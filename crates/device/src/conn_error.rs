@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 pub const CONNECT: &str = "connect";
 
 /// Why a connection ended, or why datagrams did not get through.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ConnError {
     /// The kind of failure that it counts as.
     pub why: Failure,
@@ -84,6 +84,11 @@ impl ConnError {
             return self;
         }
         Self { what: format!("{CONNECT} to {address}").into(), ..self }
+    }
+
+    /// The same, of a connection that so many devices share.
+    pub fn shared_by(self, devices: usize) -> Self {
+        Self { what: format!("{}, on a connection that {devices} devices share", self.what).into(), ..self }
     }
 
     /// The same, of several addresses, and what was wrong with each.

@@ -8,6 +8,7 @@ use crate::conn_error::ConnError;
 use protocol::media::{Channel, MediaOutbox};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
+use protocol::shared_socket::Framing;
 use run::interfaces::Interfaces;
 use run::{GroupPlan, SetupError};
 use std::fmt::Debug;
@@ -93,7 +94,7 @@ pub struct MediaInput {
     pub age: Duration,
 }
 
-/// Datagrams that came to a shared socket, and the memory for them.
+/// Datagrams that came to a shared socket, or messages to a shared connection, and the memory for them.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Number of their group in the profile.
@@ -154,9 +155,15 @@ pub trait Endpoint {
     /// Say goodbye and close. What was not sent by now is not.
     fn close(&mut self, conn: Self::Conn) -> Closed;
 
-    /// What came to shared socket number `socket`. Endpoints without such sockets leave `batch` as it is.
-    fn receive_shared(&mut self, socket: u32, batch: &mut Batch) -> Result<(), ConnError> {
-        let _none_is_shared = (socket, batch);
+    /// What came to shared socket number `socket`; `framing` says where messages of a group begin in a stream. Endpoints
+    /// without such sockets leave `batch` as it is.
+    fn receive_shared(
+        &mut self,
+        socket: u32,
+        framing: impl Fn(usize, &[u8]) -> Framing,
+        batch: &mut Batch,
+    ) -> Result<(), ConnError> {
+        let _none_is_shared = (socket, framing, batch);
         Ok(())
     }
 

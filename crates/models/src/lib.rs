@@ -15,7 +15,7 @@ use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::problem::Problem;
 use protocol::rate_timeline::RateTimeline;
-use protocol::shared_socket::Recipient;
+use protocol::shared_socket::{Framing, Recipient};
 use protocol::target::{Scheme, Target};
 use protocol::time::Time;
 use schemars::JsonSchema;
@@ -103,6 +103,12 @@ macro_rules! registry {
                         <$($module)::+::Params as ModelKind>::recipient(config, datagram, own)
                     } )+
                 }
+            }
+
+            /// What the bytes that came over a shared connection begin with.
+            #[inline]
+            pub fn framing(&self, bytes: &[u8]) -> Framing {
+                match self { $( Self::$name(_) => <$($module)::+::Params as ModelKind>::framing(bytes), )+ }
             }
         }
 

@@ -274,11 +274,15 @@ fn check_target(
         add(Some(Error::new(CONFLICT, format!("{at}.resolve"), what, fix)));
     }
     if matches!(profile.transport, Transport::Dpdk(_)) && profile.has_devices() {
-        let is_shared = scheme.carrier == Carrier::Datagram && group.model.shared_socket().is_some();
+        let is_shared = group.model.shared_socket().is_some();
         let sockets = "or use the sockets transport";
+        if scheme.is_sctp() {
+            let what = "the stack over dpdk has no SCTP";
+            add(Some(Error::new(CONFLICT, format!("{at}.target"), what, "Use the sockets transport")));
+        }
         let found = if is_shared {
             let what = "over dpdk each device has a socket of its own".to_owned();
-            Some(("model", what, format!("Leave shared sockets out, {sockets}")))
+            Some(("model", what, format!("Leave shared sockets and connections out, {sockets}")))
         } else if group.model.has_media() {
             let what = "the dpdk transport does not carry audio of calls".to_owned();
             Some(("model", what, format!("Leave media out, {sockets}")))

@@ -4,7 +4,7 @@
 use crate::data::Data;
 use crate::problem::Problem;
 use crate::rate_timeline::RateTimeline;
-use crate::shared_socket::{Recipient, SharedSocket};
+use crate::shared_socket::{Framing, Recipient, SharedSocket};
 use crate::target::{Carrier, Scheme, Target};
 use crate::unit::{Interval, Rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -350,6 +350,11 @@ pub trait ModelKind: ModelParams + Default {
         let _each_has_its_own = (config, datagram, own);
         Recipient::Stray
     }
+
+    /// What the bytes that came over a shared connection begin with.
+    fn framing(bytes: &[u8]) -> Framing {
+        Framing::Message(bytes.len())
+    }
 }
 
 /// The parameters of a model, as in a profile. A method says what follows from them, in place of a list elsewhere of
@@ -422,7 +427,7 @@ pub trait ModelParams {
         false
     }
 
-    /// How devices share a datagram socket; `None`: each has its own.
+    /// How devices share a datagram socket or connections; `None`: each has its own.
     fn shared_socket(&self) -> Option<SharedSocket> {
         None
     }

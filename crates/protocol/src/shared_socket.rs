@@ -1,12 +1,27 @@
-//! Sockets that the devices of a group share: whose a datagram is, and what is known of such a socket.
+//! Sockets and connections that the devices of a group share: whose a message is, and where the next one begins.
 
-/// How the devices of a group share a datagram socket of each worker.
+use crate::cause::Cause;
+
+/// How the devices of a group share a datagram socket of each worker, or connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SharedSocket {
     /// Port to receive messages on that begin something; the worker's number is added to it. They are taken from any port of
     /// the target's addresses, and answers go back to where they came from. `None`: the kernel chooses a port, and datagrams
     /// are taken from the target's address and port alone.
     pub listen: Option<u16>,
+    /// Of a stream: how many connections the devices that send from one address share. Each worker has one at least.
+    pub connections: u32,
+}
+
+/// What the bytes of a shared connection begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Framing {
+    /// A message of this length.
+    Message(usize),
+    /// A part of a message, or nothing.
+    Partial,
+    /// Something else: the connection is of no use any more.
+    Foreign(Cause, String),
 }
 
 /// Whose a datagram is.

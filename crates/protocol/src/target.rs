@@ -41,6 +41,11 @@ impl Scheme {
         Self { name, port, carrier: Carrier::Stream, tls: true }
     }
 
+    /// Whether the stream is that of an SCTP association in place of a TCP connection.
+    pub fn is_sctp(self) -> bool {
+        self.name.ends_with("+sctp")
+    }
+
     /// A scheme over UDP.
     pub const fn udp(name: &'static str, port: Option<u16>) -> Self {
         Self { name, port, carrier: Carrier::Datagram, tls: false }

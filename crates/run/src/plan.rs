@@ -85,7 +85,7 @@ pub struct GroupPlan {
     pub keeps_connection: bool,
     /// Whether devices have media sockets in addition to their connection.
     pub has_media: bool,
-    /// How its devices share a datagram socket of each worker; `None`: each has its own.
+    /// How its devices share a datagram socket of each worker, or connections; `None`: each has its own.
     pub shared: Option<SharedSocket>,
     /// A wait longer than this is a stall, ns.
     pub stall: u64,
@@ -275,7 +275,7 @@ impl GroupPlan {
             waits: group.model.awaits_answers(scheme.carrier),
             keeps_connection: group.model.keeps_connection(),
             has_media: group.model.has_media(),
-            shared: group.model.shared_socket().filter(|_| scheme.carrier == Carrier::Datagram),
+            shared: group.model.shared_socket().filter(|_| scheme.carrier != Carrier::Icmp),
             stall: group.stall.ns(),
             verified: ReplyCheck::of(profile, group),
             target: secret::query(&target.to_string()),

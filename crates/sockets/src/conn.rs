@@ -44,6 +44,7 @@ pub(crate) struct Conn {
 
 #[derive(Debug)]
 enum Wire {
+    /// TCP or SCTP.
     Tcp,
     Tls(Box<Session>),
     Udp {
@@ -90,8 +91,7 @@ impl Conn {
         let fail = |e| ConnError::errno(e, "socket");
         let (fd, wire) = match group.scheme.carrier {
             Carrier::Stream => {
-                let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP)).map_err(fail)?;
-                opt::set_tcp_nodelay(&fd, true).map_err(fail)?;
+                let fd = stream_socket(address.is_ipv4(), group.scheme.is_sctp()).map_err(fail)?;
                 (fd, Wire::Tcp)
             }
             Carrier::Datagram => {
@@ -469,6 +469,18 @@ fn records(fd: &OwnedFd, room: &mut [u8]) -> Result<Records, ConnError> {
             Err(e) => return Err(ConnError::remote(e, "receive")),
         }
     }
+}
+
+/// A socket of TCP, or of SCTP with one association (RFC 6458 section 4), that sends at once.
+pub(super) fn stream_socket(v4: bool, sctp: bool) -> Result<OwnedFd, Errno> {
+    let family = if v4 { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    if sctp {
+        return socket_with(family, SocketType::STREAM, flags, Some(ipproto::SCTP));
+    }
+    let fd = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    opt::set_tcp_nodelay(&fd, true)?;
+    Ok(fd)
 }
 
 /// Whether this address is one of the host's own, so that it can be bound.

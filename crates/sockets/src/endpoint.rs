@@ -4,10 +4,13 @@ use crate::conn::Conn;
 use crate::media::MediaSockets;
 use crate::receive_queue::Overflows;
 use crate::shared::{Member, Path, SharedUdp};
+use crate::stream::{self, SharedStream};
 use device::{Batch, Closed, ConnError, Connection, Endpoint, Event, Input, MediaInput, Token};
 use protocol::media::{Channel, MediaOutbox};
 use protocol::meter::Failure;
 use protocol::model::Outbox;
+use protocol::shared_socket::Framing;
+use protocol::target::Carrier;
 use run::{GroupPlan, SetupError};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -34,6 +37,9 @@ pub(crate) struct KernelSockets {
     worker: usize,
     shared: Vec<SharedUdp>,
     paths: Vec<Rc<Path>>,
+    streams: Vec<SharedStream>,
+    /// What the devices of shared connections are to be told.
+    told: Vec<Event>,
     epoll: OwnedFd,
     ready: Vec<epoll::Event>,
     cipher: Box<[u8]>,
@@ -58,6 +64,8 @@ impl KernelSockets {
             worker,
             shared: Vec::new(),
             paths: Vec::new(),
+            streams: Vec::new(),
+            told: Vec::new(),
             epoll,
             ready: Vec::with_capacity(EVENTS_PER_TURN),
             cipher: vec![0; CIPHER].into(),
@@ -87,6 +95,7 @@ impl KernelSockets {
 pub(crate) enum Link {
     Own(Box<Conn>),
     Shared(Member),
+    Stream(stream::Member),
 }
 
 impl KernelSockets {
@@ -112,6 +121,58 @@ impl KernelSockets {
         self.paths.push(Rc::clone(&path));
         Ok(Member::new(path))
     }
+
+    /// The share that device `device` of `group` has of a connection to the target's address number `address`: of one that
+    /// is there, or of a new one.
+    fn join(
+        &mut self,
+        group: &GroupPlan,
+        device: u32,
+        address: usize,
+        token: Token,
+    ) -> Result<stream::Member, ConnError> {
+        let sources = group.sources.len().max(1);
+        let most = group.shared.map_or(1, |shared| shared.connections).max(1);
+        let own = (device / sources as u32) % most;
+        let key = (group.number, device as usize % sources, address, own);
+        let there = self.streams.iter().position(|one| one.key == key && one.conn().is_some());
+        let place = match there {
+            Some(place) => place,
+            None => {
+                let stream = SharedStream::open(group, device, key)?;
+                let free = self.streams.iter().position(SharedStream::is_free);
+                let place = free.unwrap_or(self.streams.len());
+                if let Some(conn) = stream.conn() {
+                    self.watch(conn, Token::shared(stream::FIRST + place as u32))?;
+                }
+                if free.is_some() {
+                    self.streams[place] = stream;
+                } else {
+                    self.streams.push(stream);
+                }
+                place
+            }
+        };
+        let member = self.streams[place].join(place as u32, token);
+        if member.is_up() {
+            self.told.push(Event { token, readable: false, writable: true, ended: false });
+        }
+        Ok(member)
+    }
+
+    /// What happened to a socket. Shared connections move on, and those who share them are told.
+    fn dispatch(&mut self, event: Event, events: &mut Vec<Event>) {
+        let number = event.token.shared_number().and_then(|number| number.checked_sub(stream::FIRST));
+        if let Some(stream) = number.and_then(|number| self.streams.get_mut(number as usize)) {
+            if event.ended {
+                stream.end();
+            }
+            if event.writable {
+                stream.progress(events);
+            }
+        }
+        events.push(event);
+    }
 }
 
 impl Endpoint for KernelSockets {
@@ -125,7 +186,10 @@ impl Endpoint for KernelSockets {
         token: Token,
     ) -> Result<Link, ConnError> {
         if group.shared.is_some() {
-            return self.share(group, device, group.addresses.at(address)).map(Link::Shared);
+            return match group.scheme.carrier {
+                Carrier::Stream => self.join(group, device, address, token).map(Link::Stream),
+                _ => self.share(group, device, group.addresses.at(address)).map(Link::Shared),
+            };
         }
         let conn = Conn::open(group, device, address)?;
         self.watch(&conn, token)?;
@@ -142,12 +206,21 @@ impl Endpoint for KernelSockets {
                 if outbox.bytes.is_empty() { conn.progress() } else { conn.send(outbox) }
             }
             Link::Shared(member) => self.shared[member.path.socket as usize].queue(member, outbox),
+            Link::Stream(member) => {
+                member.check()?;
+                self.streams[member.stream as usize].queue(outbox);
+                Ok(())
+            }
         }
     }
 
     #[inline]
     fn receive(&mut self, link: &mut Link, buffer: &mut [u8]) -> Result<Input, ConnError> {
-        let Link::Own(conn) = link else { return Ok(Input::Dry) };
+        let conn = match link {
+            Link::Own(conn) => conn,
+            Link::Shared(_) => return Ok(Input::Dry),
+            Link::Stream(member) => return member.check().map(|()| Input::Dry),
+        };
         let input = conn.read(buffer, &mut self.cipher);
         if conn.reads > 0 && matches!(input, Ok(Input::Dry)) {
             let many = std::mem::take(&mut conn.reads) >= MANY_READS;
@@ -158,13 +231,34 @@ impl Endpoint for KernelSockets {
     }
 
     fn close(&mut self, link: Link) -> Closed {
-        let Link::Own(mut conn) = link else { return Closed::default() };
+        let mut conn = match link {
+            Link::Own(conn) => conn,
+            Link::Shared(_) => return Closed::default(),
+            Link::Stream(member) => {
+                self.streams[member.stream as usize].leave(&member);
+                return Closed::default();
+            }
+        };
         let closed = Closed { unsent: conn.unsent(), dropped: self.dropped(&mut conn) };
         conn.close_write();
         closed
     }
 
-    fn receive_shared(&mut self, socket: u32, batch: &mut Batch) -> Result<(), ConnError> {
+    fn receive_shared(
+        &mut self,
+        socket: u32,
+        framing: impl Fn(usize, &[u8]) -> Framing,
+        batch: &mut Batch,
+    ) -> Result<(), ConnError> {
+        if let Some(place) = socket.checked_sub(stream::FIRST) {
+            batch.datagrams.clear();
+            batch.more = false;
+            let Some(stream) = self.streams.get_mut(place as usize) else { return Ok(()) };
+            let group = stream.key.0;
+            stream.flush();
+            stream.receive(|bytes| framing(group, bytes), &mut self.cipher, batch, &mut self.told);
+            return Ok(());
+        }
         let Some(socket) = self.shared.get_mut(socket as usize) else { return Ok(()) };
         socket.flush();
         socket.receive(&mut self.overflows, batch)
@@ -172,6 +266,7 @@ impl Endpoint for KernelSockets {
 
     fn flush(&mut self) {
         self.shared.iter_mut().for_each(SharedUdp::flush);
+        self.streams.iter_mut().for_each(SharedStream::flush);
     }
 
     fn answer_to(&mut self, link: &mut Link, peer: SocketAddr) {
@@ -190,6 +285,15 @@ impl Endpoint for KernelSockets {
                 timeout = timeout.min(RETRY);
             }
         }
+        for (number, _) in (stream::FIRST..).zip(&self.streams).filter(|(_, stream)| stream.has_failed()) {
+            let token = Token::shared(number);
+            events.push(Event { token, readable: true, writable: false, ended: true });
+            timeout = Duration::ZERO;
+        }
+        if !self.told.is_empty() {
+            events.append(&mut self.told);
+            timeout = Duration::ZERO;
+        }
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         self.ready.clear();
         match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.ready), Some(&timeout)) {
@@ -200,13 +304,15 @@ impl Endpoint for KernelSockets {
             }
         }
         self.media_ready = false;
-        for one in &self.ready {
+        let ready = std::mem::take(&mut self.ready);
+        for one in &ready {
             if one.data.u64() == MEDIA {
                 self.media_ready = true;
             } else {
-                events.push(event(one));
+                self.dispatch(event(one), events);
             }
         }
+        self.ready = ready;
         Ok(())
     }
 
@@ -252,6 +358,7 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.is_datagram(),
             Self::Shared(_) => true,
+            Self::Stream(_) => false,
         }
     }
 
@@ -259,6 +366,7 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.is_up(),
             Self::Shared(_) => true,
+            Self::Stream(member) => member.is_up(),
         }
     }
 
@@ -266,6 +374,7 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.local(),
             Self::Shared(member) => Some(member.path.local),
+            Self::Stream(member) => member.local(),
         }
     }
 
@@ -273,6 +382,7 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.peer(),
             Self::Shared(member) => Some(member.path.peer),
+            Self::Stream(member) => Some(member.peer()),
         }
     }
 
@@ -280,7 +390,7 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.stranger(),
             // who sent what comes to a shared socket is known with it
-            Self::Shared(_) => None,
+            Self::Shared(_) | Self::Stream(_) => None,
         }
     }
 
@@ -288,28 +398,28 @@ impl Connection for Link {
         match self {
             Self::Own(conn) => conn.is_flushed(),
             // what waits for a shared socket waits there
-            Self::Shared(_) => true,
+            Self::Shared(_) | Self::Stream(_) => true,
         }
     }
 
     fn queued_bytes(&self) -> u64 {
         match self {
             Self::Own(conn) => conn.queued_bytes(),
-            Self::Shared(_) => 0,
+            Self::Shared(_) | Self::Stream(_) => 0,
         }
     }
 
     fn sent_bytes(&mut self, exact: bool) -> u64 {
         match self {
             Self::Own(conn) => conn.sent_bytes(exact),
-            Self::Shared(_) => 0,
+            Self::Shared(_) | Self::Stream(_) => 0,
         }
     }
 
     fn take_refused(&mut self) -> Option<ConnError> {
         match self {
             Self::Own(conn) => conn.take_refused(),
-            Self::Shared(_) => None,
+            Self::Shared(_) | Self::Stream(_) => None,
         }
     }
 }

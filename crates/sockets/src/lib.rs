@@ -9,9 +9,11 @@ mod media;
 pub mod receive_queue;
 pub mod reflector;
 mod shared;
+mod stream;
 
 use endpoint::KernelSockets;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use protocol::shared_socket::SharedSocket;
 use protocol::target::Carrier;
 use run::topology::{CoreRequest, worker_cores};
 use run::{Control, GroupPlan, Plan, Sample, SetupError, Transport};
@@ -58,6 +60,7 @@ impl Transport for Sockets {
         for (i, group) in plan.groups.iter().enumerate() {
             sources_are_ours(i, &group.sources)?;
             may_ping(i, group)?;
+            has_sctp(i, group)?;
             ports_are_free(i, group, self.cores.len())?;
         }
         device::start(&self.cores, &plan, &control, &samples, KernelSockets::new)
@@ -70,15 +73,25 @@ impl Transport for Sockets {
 
 /// Open files that a run needs.
 fn files(plan: &Plan, workers: usize) -> u64 {
-    // media take two more sockets each; devices that share sockets need one for each worker and address
+    // media take two more sockets each; devices that share sockets need one for each worker and address, or connections
     let needed = |group: &GroupPlan| {
         let own = if group.shared.is_none() { u64::from(group.devices) } else { 0 };
-        let shared = group.shared.map_or(0, |_| (group.sources.len().max(1) * workers) as u64);
+        let shared = group.shared.map_or(0, |shared| match group.scheme.carrier {
+            Carrier::Stream => connections(group, shared, workers),
+            _ => (group.sources.len().max(1) * workers) as u64,
+        });
         let media = if group.has_media { 2 * u64::from(group.devices) } else { 0 };
         own + shared + media
     };
     let of_devices = plan.groups.iter().map(needed);
     OTHER_FILES + WORKER_FILES * workers as u64 + of_devices.sum::<u64>()
+}
+
+/// Connections that the devices of `group` share, at most.
+fn connections(group: &GroupPlan, shared: SharedSocket, workers: usize) -> u64 {
+    let each = u64::from(shared.connections) + workers as u64 - 1;
+    let all = each * (group.sources.len().max(1) * group.addresses.count()) as u64;
+    all.min(u64::from(group.devices) * group.addresses.count() as u64)
 }
 
 /// Raise the limit of open files as far as the devices need; say how when that is not allowed.
@@ -120,7 +133,10 @@ fn enough_ports(plan: &Plan, ports: u64) -> Result<(), SetupError> {
             let devices = (u64::from(group.devices) + shares - 1 - i) / shares;
             // those that are spread over several addresses need as many ports towards each as it has of them
             let spread = if group.addresses.own(0).is_some() { group.addresses.count() as u64 } else { 1 };
-            let devices = devices.div_ceil(spread);
+            let devices = match group.shared {
+                Some(shared) => devices.min(shared.connections.into()),
+                None => devices.div_ceil(spread),
+            };
             let need = needed.entry((source, group.address())).or_default();
             *need += devices;
             if *need > ports {
@@ -187,6 +203,18 @@ fn may_ping(index: usize, group: &GroupPlan) -> Result<(), SetupError> {
         let what = format!("this user may not send ICMP echoes ({})", std::io::Error::from(e));
         let fix = "Run sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or run as root";
         SetupError::new("ND-92-05", format!("groups[{index}].model.ping"), what, fix)
+    })
+}
+
+/// SCTP is a module of the kernel, which not every one has.
+fn has_sctp(index: usize, group: &GroupPlan) -> Result<(), SetupError> {
+    if !group.scheme.is_sctp() {
+        return Ok(());
+    }
+    conn::stream_socket(group.address().is_ipv4(), true).map(drop).map_err(|e| {
+        let what = format!("the kernel has no SCTP ({})", std::io::Error::from(e));
+        let fix = "Load it (sudo modprobe sctp), or use TCP: sip+tcp://";
+        SetupError::new("ND-92-52", format!("groups[{index}].target"), what, fix)
     })
 }
 

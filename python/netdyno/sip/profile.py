@@ -13,6 +13,8 @@ from netdyno.sip.failover.servers import Server as SrvServer
 from netdyno.sip.uri import Server
 
 SOCKETS = ("own", "shared")
+EACH = "each"
+"""A connection for each user agent."""
 CALLERS, CALLEES, PHONES = "callers", "callees", "phones"
 REGISTRATIONS_PER_SECOND = 500
 """How fast callees register before the first call: slowly enough for any server that is worth a test."""
@@ -83,6 +85,10 @@ class Options:
     sources: tuple[str, ...] = ()
     callee_sources: tuple[str, ...] = ()
     sockets: str | None = None
+    connections: str | int | None = None
+    """Connections that user agents share over TCP and TLS, or `each`; None: each has its own."""
+    follow_redirects: bool = False
+    """Whether calls go to the Contacts of a 3xx."""
     listen: tuple[str, int] | None = None
     """Address and port where user agents are called directly."""
     ca: str | None = None
@@ -146,6 +152,29 @@ def call(options: Options) -> dict[str, Any]:
     profile = _profile("sip-call", options, warmup, groups, thresholds)
     said = "; ".join(one for one in (description, unjudged) if one)
     return profile | ({"description": said} if said else {})
+
+
+def redirect(options: Options) -> dict[str, Any]:
+    """Callers whom a redirect server tells where to call; callees register before, where nobody is named."""
+    users = _users(options, options.rate * (options.hold + PATIENCE) * SPARE)
+    preset = "call" if options.follow_redirects else "redirect"
+    callers = _group(CALLERS, options, {"preset": preset}, users)
+    groups, warmup, after = [callers], options.warmup, 0.0
+    if options.callee is None:
+        register = max(0.5, users / REGISTRATIONS_PER_SECOND)
+        after = register + SETTLE
+        callees = _group(CALLEES, options, {"preset": "answer"}, users, CALLEES)
+        callees["load"] = {"closed": {"ramp": _seconds(register), "scales": False}}
+        groups.insert(0, callees)
+        warmup += after
+    callers["load"] = _open(options, after)
+    # whom a call was redirected to is a further session request
+    judged = ("ser", "scr") if options.follow_redirects else ("redirect_success",)
+    thresholds = [
+        *(limits.success(CALLERS, index, options.success) for index in judged),
+        *_delays(options, CALLERS, [limits.REDIRECT]),
+    ]
+    return _profile("sip-redirect", options, warmup, groups, thresholds)
 
 
 def end_unmeasured(options: Options) -> str:
@@ -264,8 +293,10 @@ def _group(
         "sdp_size": options.sdp_size,
         "media": dict(media) if (media := _media(options, is_callee)) is not None else None,
         "sockets": options.sockets,
+        "connections": options.connections,
         "websocket_path": options.server.path,
         "outbound_proxy": options.outbound_proxy or None,
+        "follow_redirects": (options.follow_redirects and not is_callee) or None,
         "headers": dict(options.headers) or None,
     }
     model |= {key: value for key, value in known.items() if value is not None}

@@ -9,6 +9,7 @@ from typing import Any
 from netdyno import config
 from netdyno.core import secret
 from netdyno.errors import Error
+from netdyno.sip import positions
 from netdyno.sip.sipp import source as sipp
 
 OBJECTS = ("media", "aka", "identity")
@@ -64,6 +65,7 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
         )
     found = config.read(path)
     if isinstance(found, list):
+        positions.mark_assertions(found, positions.tree(path), path.name)
         return ScenarioFile(found)
     if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
         fix = "Write a list of steps, like - send: {method: OPTIONS}"
@@ -81,6 +83,7 @@ def read(path: Path, direct: bool = False) -> ScenarioFile:
             raise Error("ND-104-04", f"{key} is a text", at=str(path))
     if not isinstance(found.get("outbound_proxy", False), bool):
         raise Error("ND-104-04", "outbound_proxy is true or false", at=str(path))
+    positions.mark_assertions(found["steps"], positions.tree(path), path.name)
     data = found.get("data")
     table = path.parent / data if data else None
     objects = {key: _located(found[key], path.parent) for key in OBJECTS if found.get(key)}

@@ -8,12 +8,19 @@ from dataclasses import dataclass, field
 
 from netdyno.errors import Error
 
-TRANSPORTS = ("udp", "tcp", "tls", "ws", "wss")
+TRANSPORTS = ("udp", "tcp", "tls", "ws", "wss", "sctp")
 SECURE = ("tls", "wss")
-_SCHEMES = {"udp": "sip", "tcp": "sip+tcp", "tls": "sips", "ws": "sip+ws", "wss": "sip+wss"}
-_NAMED = {"sips": "tls", "sip+tcp": "tcp", "sip+ws": "ws", "sip+wss": "wss", "ws": "ws", "wss": "wss"}
+_SCHEMES = {
+    "udp": "sip",
+    "tcp": "sip+tcp",
+    "tls": "sips",
+    "ws": "sip+ws",
+    "wss": "sip+wss",
+    "sctp": "sip+sctp",
+}
+_NAMED = {url: transport for transport, url in _SCHEMES.items() if url != "sip"} | {"ws": "ws", "wss": "wss"}
 _FORM = re.compile(
-    r"(?P<scheme>sips?|(?:sip\+)?wss?|sip\+tcp):(?://)?(?:(?P<user>[^@;?\s]+)@)?"
+    r"(?P<scheme>sips?|(?:sip\+)?wss?|sip\+(?:tcp|sctp)):(?://)?(?:(?P<user>[^@;?\s]+)@)?"
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:;?@/\[\]]+)(?::(?P<port>\d{1,5}))?"
     r"(?P<path>/[!-~]*|(?:;[^;?/\s]+)*/?)"
 )
@@ -62,9 +69,6 @@ def parse(text: str, transport: str | None = None) -> Server:
         name, _, value = parameter.partition("=")
         if name.lower() != "transport":
             raise Error("ND-104-22", f"parameter {name!r} means nothing here", at=text, fix=fix)
-        if value.lower() == "sctp" and (why := _no_sctp()):
-            fix = f"Use one of: {', '.join(TRANSPORTS)}"
-            raise Error("ND-92-52", f"the kernel has no SCTP ({why})", at=text, fix=fix)
         if value.lower() not in TRANSPORTS:
             fix = f"Use one of: {', '.join(TRANSPORTS)}"
             raise Error("ND-104-22", f"transport {value!r} is not supported", at=text, fix=fix)
@@ -75,6 +79,9 @@ def parse(text: str, transport: str | None = None) -> Server:
         what = f"the URI says {named}, and --transport {transport}"
         raise Error("ND-104-07", what, at="--transport", fix="Keep one of them")
     chosen = transport or named
+    if chosen == "sctp" and (why := _no_sctp()):
+        fix = f"Load it (sudo modprobe sctp), or use one of: {', '.join(TRANSPORTS[:-1])}"
+        raise Error("ND-92-52", f"the kernel has no SCTP ({why})", at=text, fix=fix)
     return Server(found["host"], port, chosen or "udp", found["user"], path, chosen is not None)
 
 

@@ -58,15 +58,12 @@ def test_what_is_no_server_is_refused(text: str, word: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("opens", [False, True])
 @pytest.mark.parametrize(
-    ("opens", "code", "said"),
-    [
-        (False, "ND-92-52", "the kernel has no SCTP \\(Protocol not supported\\)"),
-        (True, "ND-104-22", "'sctp'"),
-    ],
+    ("text", "option"), [("sip:h;transport=sctp", None), ("sip:h", "sctp"), ("sip+sctp:h", None)]
 )
-def test_sctp_is_refused_as_the_kernel_says(
-    monkeypatch: pytest.MonkeyPatch, opens: bool, code: str, said: str
+def test_sctp_is_there_as_the_kernel_says(
+    monkeypatch: pytest.MonkeyPatch, opens: bool, text: str, option: str | None
 ) -> None:
     def made(*_: int) -> socket.socket:
         if opens:
@@ -74,9 +71,12 @@ def test_sctp_is_refused_as_the_kernel_says(
         raise OSError(93, "Protocol not supported")
 
     monkeypatch.setattr(uri, "socket", SimpleNamespace(**(vars(socket) | {"socket": made})))
-    with pytest.raises(Error, match=said) as e:
-        parse("sip:h;transport=sctp")
-    assert e.value.code == code
+    if opens:
+        assert parse(text, option).url == "sip+sctp://h"
+        return
+    with pytest.raises(Error, match="the kernel has no SCTP \\(Protocol not supported\\)") as e:
+        parse(text, option)
+    assert e.value.code == "ND-92-52"
 
 
 def test_an_option_and_a_uri_agree_on_the_transport() -> None:

@@ -79,7 +79,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
                 self.unread_shared.push_back(socket);
                 break;
             }
-            if let Err(broken) = self.endpoint.receive_shared(socket, &mut batch) {
+            let groups = &self.plan.groups;
+            let framing = |group: usize, bytes: &[u8]| groups[group].model.framing(bytes);
+            if let Err(broken) = self.endpoint.receive_shared(socket, framing, &mut batch) {
                 self.lost_shared(batch.group, &broken, 1);
                 break;
             }

@@ -56,6 +56,8 @@ pub struct Config {
     pub(crate) alias: bool,
     /// Whether requests within a dialog go to the server.
     pub(crate) outbound_proxy: bool,
+    /// Whether a call goes to the Contacts of a 3xx that no step waits for.
+    pub(crate) follow_redirects: bool,
     pub(crate) headers: Box<[Header]>,
     pub(crate) scheme: Scheme,
     /// What a WebSocket connection asks the server for; none: SIP is in the stream itself.

@@ -3,13 +3,15 @@
 use protocol::describe::{Better, Confirmed, Counter, Delay, Description, Index, Text, Unit, Value};
 use protocol::target::{Carrier, Scheme};
 
-/// UDP, TCP and TLS (RFC 3261 section 19.1.2: default ports), and WebSocket (RFC 6455 section 3) without and with TLS.
+/// UDP, TCP and TLS (RFC 3261 section 19.1.2: default ports), WebSocket (RFC 6455 section 3) without and with TLS, and SCTP
+/// (RFC 4168).
 pub(crate) const SCHEMES: &[Scheme] = &[
     Scheme::udp("sip", Some(5060)),
     Scheme::tcp("sip+tcp", Some(5060)),
     Scheme::tls("sips", Some(5061)),
     Scheme::tcp("sip+ws", Some(80)),
     Scheme::tls("sip+wss", Some(443)),
+    Scheme::tcp("sip+sctp", Some(5060)),
 ];
 
 /// Whether SIP is in WebSocket messages (RFC 7118).
@@ -17,11 +19,12 @@ pub(crate) fn is_websocket(scheme: Scheme) -> bool {
     matches!(scheme.name, "sip+ws" | "sip+wss")
 }
 
-/// The transport in a Via header field (RFC 3261 section 20.42, RFC 7118 section 5.2).
+/// The transport in a Via header field (RFC 3261 section 20.42, RFC 4168 section 5.2, RFC 7118 section 5.2).
 pub(crate) fn via_transport(scheme: Scheme) -> &'static str {
     match (scheme.carrier, scheme.tls) {
         (_, true) if is_websocket(scheme) => "WSS",
         (_, false) if is_websocket(scheme) => "WS",
+        _ if scheme.is_sctp() => "SCTP",
         (Carrier::Stream, true) => "TLS",
         (Carrier::Stream, false) => "TCP",
         _ => "UDP",

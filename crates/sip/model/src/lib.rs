@@ -40,4 +40,4 @@ pub use description::DESCRIPTION;
 pub use device::Device;
 pub use identity::{Attestation, Identity};
 pub use media::{Media, Source};
-pub use params::{AgentSockets, Params};
+pub use params::{AgentSockets, Connections, ConnectionsWord, Params};

@@ -65,6 +65,7 @@ pub(crate) fn contact(device: u32, transport: &str, host: impl FnOnce(&mut Vec<u
     host(out);
     out.extend_from_slice(match transport {
         "TCP" => b";transport=tcp",
+        "SCTP" => b";transport=sctp",
         // RFC 7118 section 5.2.2: of WSS too
         "WS" | "WSS" => b";transport=ws",
         _ => b"",

@@ -14,13 +14,14 @@ use crate::scenario::{
 use protocol::data::Data;
 use protocol::describe::{Description, Identity as RunIdentity, LoadUnit, ModelKind, ModelParams};
 use protocol::problem::Problem;
-use protocol::shared_socket::{Recipient, SharedSocket};
+use protocol::shared_socket::{Framing, Recipient, SharedSocket};
 use protocol::target::{Carrier, Target};
 use protocol::template::Template;
 use protocol::unit::{Interval, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 /// Parameters of the `sip` model: one device is one user agent.
@@ -67,6 +68,9 @@ pub struct Params {
     pub media: Option<Media>,
     /// Sockets of the user agents, over UDP. Default `own`.
     pub sockets: AgentSockets,
+    /// Connections of the user agents, over TCP and TLS: `each` has its own, or so many as this number are shared by those that send
+    /// from one address in `source`, `1` or `one` by all of them; each worker has one at least. Default `each`.
+    pub connections: Connections,
     /// With shared sockets: port on which calls are received; the worker's number is added to it. Requests are then taken from
     /// any port of the target's addresses, and answered to where they came from. Default: one that the kernel chooses, and
     /// messages are taken from the target's address and port alone.
@@ -76,6 +80,9 @@ pub struct Params {
     /// Whether every request goes to the server, those within a dialog too, as of a phone with an outbound proxy. Default `false`:
     /// over UDP, requests within a dialog go where RFC 3261 section 12.2.1.1 says.
     pub outbound_proxy: bool,
+    /// Whether a call that gets a 3xx which no step waits for goes to the Contacts of that, by their `q`, each once (RFC 3261 section
+    /// 8.1.3.4). Default `false`: it fails.
+    pub follow_redirects: bool,
     /// Over TCP and TLS: whether Via has `alias`, so that the server may send requests of the other side over our connections (RFC
     /// 5923). Default `false`.
     pub alias: bool,
@@ -119,9 +126,11 @@ impl Default for Params {
             sdp_size: None,
             media: None,
             sockets: AgentSockets::default(),
+            connections: Connections::default(),
             port: None,
             websocket_path: None,
             outbound_proxy: false,
+            follow_redirects: false,
             alias: false,
             headers: BTreeMap::new(),
             data: None,
@@ -140,6 +149,43 @@ pub enum AgentSockets {
     Own,
     /// Those of one worker and one address in `source` share a socket; each is known by what it wrote into its messages.
     Shared,
+}
+
+/// How many connections user agents have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Connections {
+    /// So many, which they share.
+    Number(NonZeroU32),
+    /// As the word says.
+    Word(ConnectionsWord),
+}
+
+/// How many connections user agents have, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionsWord {
+    /// One, which all of them share.
+    One,
+    /// One each.
+    Each,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self::Word(ConnectionsWord::Each)
+    }
+}
+
+impl Connections {
+    /// How many they share; none: each has its own.
+    fn shared(self) -> Option<u32> {
+        match self {
+            Self::Number(number) => Some(number.get()),
+            Self::Word(ConnectionsWord::One) => Some(1),
+            Self::Word(ConnectionsWord::Each) => None,
+        }
+    }
 }
 
 /// Whether steps register, and then wait for calls.
@@ -253,6 +299,12 @@ impl ModelKind for Params {
         )?;
         let websocket = is_websocket(target.scheme);
         Problem::unless(
+            self.connections.shared().is_none() || reliable && !websocket,
+            "connections",
+            || format!("are those of TCP and TLS, and the target is {}://", target.scheme.name),
+            "leave it out, or use a target like sip+tcp://HOST",
+        )?;
+        Problem::unless(
             websocket || self.websocket_path.is_none(),
             "websocket_path",
             || format!("is for WebSocket, and the target is {}://", target.scheme.name),
@@ -313,6 +365,7 @@ impl ModelKind for Params {
             media: self.media.as_ref().map(Media::compile).transpose()?,
             alias: self.alias,
             outbound_proxy: self.outbound_proxy,
+            follow_redirects: self.follow_redirects,
             headers: headers_of(&self.headers, data)?,
             scheme: target.scheme,
             websocket,
@@ -326,6 +379,10 @@ impl ModelKind for Params {
 
     fn recipient(config: &Config, datagram: &[u8], own: bool) -> Recipient {
         crate::recipient::recipient(config, datagram, own)
+    }
+
+    fn framing(bytes: &[u8]) -> Framing {
+        crate::recipient::framing(bytes)
     }
 }
 
@@ -402,7 +459,9 @@ impl ModelParams for Params {
     }
 
     fn shared_socket(&self) -> Option<SharedSocket> {
-        (self.sockets == AgentSockets::Shared).then_some(SharedSocket { listen: self.port })
+        let connections = self.connections.shared();
+        let shares = self.sockets == AgentSockets::Shared || connections.is_some();
+        shares.then_some(SharedSocket { listen: self.port, connections: connections.unwrap_or_default() })
     }
 
     fn identify(&mut self, identity: RunIdentity) {

@@ -1,4 +1,4 @@
-//! Whose a message is that came to a socket which user agents share.
+//! Whose a message is that came to a socket or connection which user agents share.
 //!
 //! What a user agent sends has its number in it: responses bring its branch back, and requests within a dialog, or for a
 //! registration, have its Contact as Request-URI. So neither needs a search. Requests from elsewhere are told apart by their
@@ -7,8 +7,10 @@
 use crate::config::Config;
 use crate::message::{COOKIE, fingerprint, read_branch, read_contact_user};
 use memchr::memmem;
-use protocol::shared_socket::Recipient;
-use sip_core::message::{Fields, Name, leading_crlf};
+use protocol::cause::{Cause, other_protocol};
+use protocol::meter::Failure;
+use protocol::shared_socket::{Framing, Recipient};
+use sip_core::message::{Fields, Name, frame, leading_crlf};
 
 /// Whose `message` is; `own`: a user agent sent it, and it came back.
 pub(crate) fn recipient(config: &Config, message: &[u8], own: bool) -> Recipient {
@@ -18,6 +20,25 @@ pub(crate) fn recipient(config: &Config, message: &[u8], own: bool) -> Recipient
         return response(config, message);
     }
     request(message).unwrap_or(Recipient::Stray)
+}
+
+/// What the bytes that came over a shared connection begin with: a message, or keep-alives alone (RFC 5626 section 3.5.1).
+pub(crate) fn framing(bytes: &[u8]) -> Framing {
+    if leading_crlf(bytes) == bytes.len() {
+        return Framing::Message(bytes.len());
+    }
+    let start = || bytes[..bytes.len().min(60)].escape_ascii().to_string();
+    if let Some(name) = other_protocol(bytes) {
+        let cause = Cause::named(Failure::Protocol, name);
+        return Framing::Foreign(cause, format!("the stream is no SIP: {name}: {}", start()));
+    }
+    match frame(bytes) {
+        Ok(Some(length)) => Framing::Message(length),
+        Ok(None) => Framing::Partial,
+        Err(why) => {
+            Framing::Foreign(Failure::Protocol.into(), format!("the stream is no SIP: {why}: {}", start()))
+        }
+    }
 }
 
 /// The topmost Via of a response to us is ours; the user agent itself checks that it is.
@@ -90,6 +111,18 @@ mod tests {
         assert_eq!(of("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP h;branch=z9hG4bKnd00"), Recipient::Stray);
         let request = with(0xab).replace("SIP/2.0 200 OK", "OPTIONS sip:b@h SIP/2.0");
         assert_eq!(recipient(&config(), request.as_bytes(), true), Recipient::Device(70_000));
+    }
+
+    #[test]
+    fn a_shared_connection_is_cut_into_messages() {
+        let message = b"SIP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nab";
+        let twice = [&b"\r\n\r\n"[..], message, message].concat();
+        assert_eq!(framing(&twice), Framing::Message(4 + message.len()));
+        assert_eq!(framing(&message[..20]), Framing::Partial);
+        assert_eq!(framing(&message[..message.len() - 1]), Framing::Partial);
+        assert_eq!(framing(b"\r\n\r\n"), Framing::Message(4), "keep-alives");
+        let Framing::Foreign(cause, _) = framing(b"HTTP/1.1 400 Bad Request\r\n") else { panic!("no SIP") };
+        assert_eq!(cause.kind, Failure::Protocol);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""The connection to a SIP server: UDP, TCP, TLS or WebSocket, one message at a time, with a deadline."""
+"""The connection to a SIP server: UDP or a stream or WebSocket, one message at a time, with a deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from netdyno.sip.ladder.framing import START, Framer
 from netdyno.sip.uri import SECURE, Server
 
 DATAGRAM = 65_535
-PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061, "ws": 80, "wss": 443}
+PORTS = {"udp": 5060, "tcp": 5060, "tls": 5061, "ws": 80, "wss": 443, "sctp": 5060}
 WORDS = 120
 """Characters of the server's words that are shown."""
 
@@ -49,7 +49,8 @@ class Wire:
         except OSError as e:
             raise Error("ND-92-03", f"{server.host} cannot be resolved: {e}", at="URI") from e
         self._address = address
-        self.socket = socket.socket(family, kind)
+        protocol = socket.IPPROTO_SCTP if server.transport == "sctp" else 0
+        self.socket = socket.socket(family, kind, protocol)
         try:
             self.socket.settimeout(timeout)
             if source:

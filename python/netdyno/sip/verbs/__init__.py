@@ -10,6 +10,7 @@ VERBS = {
     "init": ".init:init",
     "register": ".load:register",
     "call": ".load:call",
+    "redirect": ".load:redirect",
     "load": ".load:load",
     "search": ".search:search",
     "automatic": ".automatic:automatic",
@@ -22,7 +23,7 @@ VERBS = {
 }
 
 LOADS = ("options", "message", "subscribe", "cancel", "reregister", "unregister")
-ROLES = ("proxy", "registrar", "uas", "redirect")
+ROLES = ("proxy", "registrar", "uas")
 SUGGESTIONS = {word: f"netdyno sip load sip:SERVER --scenario {word}" for word in LOADS} | {
     word: f"netdyno sip serve {'proxy' if word == 'registrar' else word}" for word in ROLES
 }

@@ -1,4 +1,4 @@
-"""`netdyno sip register`, `call` and `load`: load a SIP server and judge it."""
+"""`netdyno sip register`, `call`, `redirect` and `load`: load a SIP server and judge it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from netdyno.cli.options import outputs
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment import choose, cores
-from netdyno.sip import profile
+from netdyno.sip import positions, profile
 from netdyno.sip import scenario as scenario_file
 from netdyno.sip.parties import PARTIES
 from netdyno.sip.verbs import gate, options, traced
@@ -134,6 +134,43 @@ def call(
 
 
 @shared
+def redirect(
+    server: Target,
+    callee: Callee = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            help="Call the Contacts of the 3xx, by their q, each once, for --hold. Default: only ask.",
+        ),
+    ] = False,
+    hold: Hold = "0s",
+    max_calls: options.MaxCalls = None,
+    **given: Any,
+) -> None:
+    """Ask a redirect server where to call, and report delay, success and rate.
+
+    Callees register first, unless --to names a user whom the server knows. Then each flow is INVITE, 3xx,
+    ACK. The run passes when every INVITE is redirected, and 95 % of them in at most 500 ms. With --follow the
+    call goes to the Contacts of the 3xx, until one answers it; redirections in a circle are a failure.
+
+        netdyno sip redirect sip:192.0.2.1 --domain example.net --password env:SIP_PASSWORD --rate 500/s
+        netdyno sip redirect sip:192.0.2.1 --to 1000 --follow --hold 2s --rate 5/s
+    """
+    lasts = options.seconds(hold, "--hold")
+    read = options.read(
+        server, given, callee=callee, hold=lasts, max_calls=max_calls, follow_redirects=follow
+    )
+    if follow and read.callee is None:
+        what = "who is called has to answer, and users of netdyno hear the server alone"
+        raise Error("ND-104-03", what, at="--follow", fix="Name a user whom the server knows: --to USER")
+    if lasts and not follow:
+        raise Error("ND-104-03", "a call that is redirected does not last", at="--hold", fix="Add --follow")
+    gate.conform(read, given, "redirect")
+    _run(profile.redirect(read), given)
+
+
+@shared
 def load(
     server: Target,
     scenario: Annotated[
@@ -161,7 +198,8 @@ def load(
 ) -> None:
     """Play a scenario at a rate, and report delay and success.
 
-    A file of steps is YAML or JSON: a list of `send`, `expect`, `answer`, `pause`, `repeat`, `label`, `goto`.
+    A file of steps is YAML or JSON: a list of `send`, `expect`, `answer`, `set`, `assert`, `pause`, `repeat`,
+    `label`, `goto`.
     A SIPp scenario (.xml) is converted. netdyno plays callers and callees of auth-call, busy, no-answer,
     forked-call and transfer: callees register first.
 
@@ -205,10 +243,11 @@ def load(
     document = profile.scenario(read, {"steps": found.steps}, "scenario")
     if found.table:
         document["data"] = found.table
-    _run(document, given)
+    _run(document, given, None if path.suffix == ".xml" else path)
 
 
-def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
+def _run(document: dict[str, Any], given: dict[str, Any], steps: Path | None = None) -> NoReturn:
+    """Measure and judge. `steps`: the file that the scenario was read from, whose lines faults name."""
     chosen = choose.document(document, document["name"], Path())
     capture: dict[str, str] | None = {} if given["capture"] else None
     if (most := given["trace"]) is not None:
@@ -221,6 +260,10 @@ def _run(document: dict[str, Any], given: dict[str, Any]) -> NoReturn:
             traced.keep(result, folder, most, listens)
 
     def place(leg: str, at: str) -> str:
+        step = re.fullmatch(r"groups\[\d+\]\.model\.sip\.scenario\.steps(\[.*)", at) if steps else None
+        if steps and step:
+            line = positions.of(positions.tree(steps), step[1])
+            return f"{steps}: {f'line {line[0]} column {line[1]}: ' if line else ''}steps{step[1]}"
         group = re.fullmatch(r"groups\[(\d+)\]\.target", at)
         if not group:
             return chosen.place(leg, at)

@@ -152,7 +152,7 @@ Headers = Annotated[
 Transport = Annotated[
     str | None,
     typer.Option(
-        help="udp, tcp, tls, ws or wss; default: as the URI says, else udp.",
+        help="udp, tcp, tls, ws, wss or sctp; default: as the URI says, else udp.",
         metavar="NAME",
         parser=values.one_of("--transport", *uri.TRANSPORTS),
         rich_help_panel=NETWORK,
@@ -171,6 +171,25 @@ Sockets = Annotated[
         " (default).",
         metavar="NAME",
         parser=values.one_of("--sockets", *profile.SOCKETS),
+        rich_help_panel=NETWORK,
+    ),
+]
+
+
+def _connections(text: str | int) -> str | int:
+    """`one`, `each`, or a number."""
+    if isinstance(text, str) and text in ("one", profile.EACH):
+        return text
+    return values.whole("--connections")(str(text))
+
+
+Connections = Annotated[
+    str | None,
+    typer.Option(
+        help="Over TCP and TLS: one connection for all user agents, N that they share, or one each. Default:"
+        " each.",
+        metavar="one|N|each",
+        parser=_connections,
         rich_help_panel=NETWORK,
     ),
 ]
@@ -250,6 +269,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "transport": (Transport, None),
     "source": (Sources, None),
     "sockets": (Sockets, None),
+    "connections": (Connections, None),
     "outbound_proxy": (OutboundProxy, False),
     "alias": (Alias, False),
     "cacert": (CaCert, None),
@@ -502,6 +522,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
         sockets=given["sockets"],
+        connections=_shared_connections(found, given["connections"]),
         keep_bindings=given["keep_bindings"],
         alias=given["alias"],
         outbound_proxy=given["outbound_proxy"],
@@ -510,6 +531,14 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         success=given["success"],
         **more,
     )
+
+
+def _shared_connections(server: uri.Server, given: str | int | None) -> str | int | None:
+    if given not in (None, profile.EACH) and server.transport not in ("tcp", "tls", "sctp"):
+        what = f"user agents share connections over TCP and TLS, not over {server.transport.upper()}"
+        fix = "Use --transport tcp, or --sockets shared over UDP"
+        raise Error("ND-104-03", what, at="--connections", fix=fix)
+    return given
 
 
 def read_call(

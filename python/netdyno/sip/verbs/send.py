@@ -90,7 +90,7 @@ def send(
     transport: Annotated[
         str | None,
         typer.Option(
-            help="udp, tcp, tls, ws or wss. Default: as the URI says, else udp.",
+            help="udp, tcp, tls, ws, wss or sctp. Default: as the URI says, else udp.",
             metavar="NAME",
             parser=values.one_of("--transport", *TRANSPORTS),
         ),

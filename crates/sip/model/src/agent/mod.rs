@@ -19,6 +19,7 @@ mod next_hop;
 mod parting;
 mod play;
 mod receive;
+mod redirect;
 mod refuse;
 mod reliable;
 mod respond;
@@ -45,6 +46,7 @@ use protocol::media::MediaPacket;
 use protocol::meter::Failure;
 use protocol::model::{Cx, Model};
 use protocol::time::Time;
+use redirect::Targets;
 use reliable::Reliable;
 use sip_core::sdp::Session as Sdp;
 use std::collections::VecDeque;
@@ -124,6 +126,8 @@ pub(crate) struct UserAgent {
     /// With the number of the dialog.
     inbox: VecDeque<(u8, Event)>,
     reliable: Option<Box<Reliable>>,
+    /// Where the present call may still be redirected to.
+    targets: Option<Box<Targets>>,
     /// Values that steps took from messages of this flow.
     captured: Box<[Vec<u8>]>,
     /// Further callees of the last call that was answered.
@@ -182,6 +186,7 @@ impl UserAgent {
             unacknowledged: VecDeque::new(),
             inbox: VecDeque::new(),
             reliable: None,
+            targets: None,
             captured: Box::default(),
             forks: Vec::new(),
             auth: Credentials::default(),

@@ -30,6 +30,9 @@ impl UserAgent {
             // section 9.1: where its INVITE went
             Method::Cancel => self.dialogs.invite.as_ref().and_then(|invite| invite.to),
             _ if request.uri.is_some() || names_route(&request.headers) => None,
+            Method::Invite if !self.in_session() && !names_route(&self.config.headers) => {
+                self.redirected_to()
+            }
             _ => self
                 .dialogs
                 .dialog
@@ -50,6 +53,11 @@ fn next_hop(routes: &[u8], target: &[u8], peer: SocketAddr) -> Option<SocketAddr
         None if read_contact_user(target).is_some() => return None,
         None => target,
     };
+    direct(uri, peer)
+}
+
+/// The address of `uri`, where it is another than `peer` and can be reached.
+pub(super) fn direct(uri: &[u8], peer: SocketAddr) -> Option<SocketAddr> {
     address(uri).filter(|at| *at != peer && at.is_ipv4() == peer.is_ipv4() && reaches(at.ip(), peer.ip()))
 }
 

@@ -4,10 +4,11 @@ use super::expected::{is_other_response, matches};
 use super::{Event, LINGER, Stage, UserAgent};
 use crate::callees::CALLED_EARLY;
 use crate::method::Method;
-use crate::scenario::{Alternative, ExpectedMessage, Op, When, reason, rejected};
+use crate::scenario::{ASSERTION, Alternative, Assertion, ExpectedMessage, Op, Set, When, reason, rejected};
 use protocol::cause::Cause;
 use protocol::meter::{Failure, Phase};
 use protocol::model::Cx;
+use protocol::template::Template;
 use protocol::time::Time;
 use rand::Rng;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const STEPS_A_TURN: usize = 64;
 /// How often steps may go back on a refusal without a pause.
 const RETURNS_MAX: u8 = 10;
 /// Why a flow has failed that went back more often.
-const REDIRECTED: &str = "redirected over 10 times";
+pub(super) const REDIRECTED: &str = "redirected over 10 times";
 const REFUSED: &str = "refused over 10 times without a pause";
 
 impl UserAgent {
@@ -67,6 +68,16 @@ impl UserAgent {
                     self.answer(cx, answer);
                     self.next(cx);
                 }
+                Op::Set(set) => {
+                    if !self.set(cx, set) {
+                        return;
+                    }
+                }
+                Op::Assert(assertion) => {
+                    if !self.assert(cx, assertion) {
+                        return;
+                    }
+                }
                 Op::Pause(pause) => {
                     if self.until == Time::ZERO {
                         self.until = self.due + *pause;
@@ -87,8 +98,7 @@ impl UserAgent {
                     if self.holds(cx, *when) {
                         self.go_to(*to);
                     } else {
-                        self.at += 1;
-                        self.until = Time::ZERO;
+                        self.pass();
                     }
                 }
                 Op::Again { start, depth, count } => self.again(*start, usize::from(*depth), *count, cx),
@@ -113,6 +123,46 @@ impl UserAgent {
             }
         }
         self.arm(cx);
+    }
+
+    /// Make a value. False: it cannot be made, and the flow ended.
+    fn set(&mut self, cx: &mut Cx<'_>, set: &Set) -> bool {
+        let mut text = Vec::new();
+        self.render(&set.value, cx, &mut text);
+        match set.of(&text) {
+            Ok(value) => {
+                self.captured[set.slot] = value;
+                self.pass();
+                true
+            }
+            Err(why) => {
+                self.fail(cx, Cause::named(Failure::Rejected, ASSERTION), || why);
+                false
+            }
+        }
+    }
+
+    /// Whether a condition holds; else the flow ended.
+    fn assert(&mut self, cx: &mut Cx<'_>, assertion: &Assertion) -> bool {
+        let mut rendered = |template: &Template| {
+            let mut text = Vec::new();
+            self.render(template, cx, &mut text);
+            text
+        };
+        let value = rendered(&assertion.value);
+        let [is, is_not] = [&assertion.is, &assertion.is_not].map(|one| one.as_ref().map(&mut rendered));
+        let Some(fault) = assertion.fault(&value, is.as_deref(), is_not.as_deref()) else {
+            self.pass();
+            return true;
+        };
+        self.fail(cx, Cause::named(Failure::Rejected, ASSERTION), || fault);
+        false
+    }
+
+    /// The next step, which falls due with this one.
+    fn pass(&mut self) {
+        self.at += 1;
+        self.until = Time::ZERO;
     }
 
     /// Whether a condition of a jump holds.

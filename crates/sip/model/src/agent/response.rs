@@ -127,6 +127,9 @@ impl UserAgent {
                 return;
             }
         }
+        if !session && !self.is_expected(method, code) && self.follow(cx, bytes, message, code, &client) {
+            return;
+        }
         if method == Method::Invite && !session && (200..300).contains(&code) {
             if !client.ringing {
                 measure::alerted(cx, &client);

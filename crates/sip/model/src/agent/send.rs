@@ -243,6 +243,7 @@ impl UserAgent {
     /// A call of our own: its Call-ID, and who it is from and for.
     fn open_dialog(&mut self, cx: &mut Cx<'_>) {
         self.sum_up_call(cx);
+        self.targets = None;
         let config = Arc::clone(&self.config);
         let mut local = Vec::with_capacity(64);
         local.push(b'<');

@@ -10,6 +10,7 @@ mod forks;
 mod hold;
 mod leaving;
 mod next_hops;
+mod redirects;
 mod refusals;
 mod reliable;
 mod steps;

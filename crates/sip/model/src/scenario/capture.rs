@@ -23,13 +23,14 @@ pub(crate) struct Capture {
     pub required: bool,
 }
 
-/// Names of all values that steps capture, in the order of their numbers.
+/// Names of all values that steps capture or make, in the order of their numbers.
 pub(super) fn names(steps: &[Step]) -> Vec<String> {
     fn visit<'a>(steps: &'a [Step], all: &mut BTreeSet<&'a String>) {
         for step in steps {
             match step {
                 Step::Expect(expect) => all.extend(expect.capture.keys()),
                 Step::ExpectAny(several) => all.extend(several.iter().flat_map(|one| one.capture.keys())),
+                Step::Set(set) => drop(all.insert(&set.name)),
                 Step::Repeat(repeat) => visit(&repeat.steps, all),
                 _ => {}
             }
@@ -81,7 +82,8 @@ pub(super) fn compile(
         Problem::unless(somewhere, &key, || "looks for nothing".into(), fix)?;
         let one = step.header.is_none() || !step.body;
         Problem::unless(one, &key, || "looks in a header field and in the body".into(), "keep one of them")?;
-        let regex = step.regex.as_deref().map(|text| expression(text, &key)).transpose()?;
+        let regex =
+            step.regex.as_deref().map(|text| expression(text, &format!("{key}.regex"))).transpose()?;
         let groups = regex.as_ref().map_or(1, Regex::captures_len);
         let group = step.group.unwrap_or(usize::from(groups > 1));
         let what = || format!("{group} is no group of the expression");
@@ -99,12 +101,12 @@ pub(super) fn compile(
     Ok(all.into())
 }
 
-fn expression(text: &str, key: &str) -> Result<Regex, Problem> {
+pub(super) fn expression(text: &str, key: &str) -> Result<Regex, Problem> {
     let compiled = RegexBuilder::new(text).unicode(false).size_limit(REGEX_MAX).build();
     compiled.map_err(|error| {
         let what = error.to_string();
         let what = what.lines().last().unwrap_or_default().trim().to_owned();
-        Problem::new(format!("{key}.regex"), what, "write it as for grep -E")
+        Problem::new(key, what, "write it as for grep -E")
     })
 }
 

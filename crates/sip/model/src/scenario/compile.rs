@@ -2,7 +2,7 @@
 
 use super::capture::{self, Capture};
 use super::dialogs;
-use super::{AnswerStep, ExpectStep, GotoStep, GotoWhen, SendStep, StatusSet, Step, reason};
+use super::{AnswerStep, Assertion, ExpectStep, GotoStep, GotoWhen, SendStep, Set, StatusSet, Step, reason};
 use crate::method::Method;
 use protocol::data::Data;
 use protocol::problem::{Problem, choices, closest};
@@ -22,6 +22,8 @@ pub(crate) enum Op {
     Send(Box<Request>),
     Expect(Box<[Alternative]>),
     Answer(Box<Answer>),
+    Set(Box<Set>),
+    Assert(Box<Assertion>),
     Pause(Duration),
     Jump {
         to: u16,
@@ -158,7 +160,7 @@ fn takes_time(op: &Op) -> bool {
     match op {
         Op::Send(_) | Op::Expect(_) | Op::Answer(_) => true,
         Op::Pause(wait) => !wait.is_zero(),
-        Op::Jump { .. } | Op::Again { .. } => false,
+        Op::Set(_) | Op::Assert(_) | Op::Jump { .. } | Op::Again { .. } => false,
     }
 }
 
@@ -172,7 +174,8 @@ pub(crate) fn compile(steps: &[Step], data: Option<&Data>) -> Result<Compiled, P
     let data = data.as_ref();
     let captures = names.len();
     let (labels, jumps) = (BTreeMap::new(), Vec::new());
-    let mut compiler = Compiler { data, names, bodies, dialogs, ops: Vec::new(), labels, jumps };
+    let (ops, place) = (Vec::new(), String::new());
+    let mut compiler = Compiler { data, names, bodies, dialogs, ops, labels, jumps, place };
     compiler.steps(steps, 0)?;
     let Compiler { mut ops, labels, jumps, .. } = compiler;
     Problem::unless(
@@ -220,13 +223,18 @@ struct Compiler<'a> {
     ops: Vec<Op>,
     labels: BTreeMap<String, u16>,
     jumps: Vec<Jump>,
+    /// The present step.
+    place: String,
 }
 
 impl Compiler<'_> {
     fn steps(&mut self, steps: &[Step], depth: usize) -> Result<(), Problem> {
         Problem::unless(!steps.is_empty(), "", || "is empty".into(), "give at least one step")?;
         for (i, step) in steps.iter().enumerate() {
-            self.step(step, depth).map_err(|problem| problem.under(&format!("[{i}]")))?;
+            let (at, before) = (format!("[{i}]"), self.place.len());
+            self.place.push_str(&at);
+            self.step(step, depth).map_err(|problem| problem.under(&at))?;
+            self.place.truncate(before);
         }
         Ok(())
     }
@@ -254,6 +262,16 @@ impl Compiler<'_> {
                 let answer = self.answer(answer).map_err(|problem| problem.under("answer"))?;
                 self.ops.push(Op::Answer(Box::new(answer)));
             }
+            Step::Set(set) => {
+                let set =
+                    Set::compile(set, &self.names, self.data).map_err(|problem| problem.under("set"))?;
+                self.ops.push(Op::Set(Box::new(set)));
+            }
+            Step::Assert(assert) => {
+                let assertion = Assertion::compile(assert, &format!("steps{}", self.place), self.data);
+                let assertion = assertion.map_err(|problem| problem.under("assert"))?;
+                self.ops.push(Op::Assert(Box::new(assertion)));
+            }
             Step::Pause(pause) => self.ops.push(Op::Pause(pause.0)),
             Step::Label(name) => {
                 let first = self.labels.insert(name.clone(), place(op)).is_none();
@@ -264,7 +282,7 @@ impl Compiler<'_> {
                     GotoStep::Label(label) => (label, When::Always),
                     GotoStep::When(when) => (&when.label, self.jump_condition(when)?),
                 };
-                let (key, label) = ("goto".into(), label.clone());
+                let (key, label) = (format!("{}.goto", self.place), label.clone());
                 self.jumps.push(Jump { key, label, op, alternative: 0, expired: false });
                 self.ops.push(Op::Jump { to: 0, when });
             }
@@ -275,7 +293,10 @@ impl Compiler<'_> {
                     || "repeats are nested too deeply".into(),
                     format!("nest at most {DEPTH_MAX}"),
                 )?;
+                let before = self.place.len();
+                self.place.push_str(".repeat.steps");
                 self.steps(&repeat.steps, depth + 1).map_err(|problem| problem.under("repeat.steps"))?;
+                self.place.truncate(before);
                 Problem::unless(
                     self.ops[op..].iter().any(takes_time),
                     "repeat.steps",
@@ -294,7 +315,7 @@ impl Compiler<'_> {
             self.names.iter().position(|one| one == name).ok_or_else(|| {
                 let fix = match closest(name, self.names.iter().map(String::as_str)) {
                     Some(meant) => format!("did you mean {meant}?"),
-                    None => "name it in the `capture` of a step".to_owned(),
+                    None => "name it in the `capture` of a step, or in `set`".to_owned(),
                 };
                 Problem::new(format!("goto.{key}"), format!("no capture is called {name}"), fix)
             })
@@ -418,7 +439,8 @@ impl Compiler<'_> {
             [("then", &expect.then, false), ("on_timeout", &expect.on_timeout, true)]
         {
             if let Some(label) = label {
-                let (key, op, label) = (format!("{at}.{name}"), self.ops.len(), label.clone());
+                let key = format!("{}.{at}.{name}", self.place);
+                let (op, label) = (self.ops.len(), label.clone());
                 self.jumps.push(Jump { key, label, op, alternative: index, expired });
             }
         }

@@ -28,7 +28,7 @@ fn visit(steps: &[Step], all: &mut Vec<String>) {
             Step::ExpectAny(several) => several.iter().for_each(|one| add_name(&one.dialog, all)),
             Step::Answer(answer) => add_name(&answer.dialog, all),
             Step::Repeat(repeat) => visit(&repeat.steps, all),
-            Step::Pause(_) | Step::Label(_) | Step::Goto(_) => {}
+            Step::Set(_) | Step::Assert(_) | Step::Pause(_) | Step::Label(_) | Step::Goto(_) => {}
         }
     }
 }

@@ -8,6 +8,7 @@ mod preset;
 mod reason;
 mod status;
 mod step;
+mod value;
 
 pub(crate) use compile::{
     Alternative, Answer, Compiled, DEPTH_MAX, ExpectedMessage, Header, Op, Request, When, compile,
@@ -17,7 +18,10 @@ pub(crate) use leaving::Leaving;
 pub use preset::Preset;
 pub(crate) use reason::{reason, rejected};
 pub use status::StatusSet;
-pub use step::{AnswerStep, CaptureStep, ExpectStep, GotoStep, GotoWhen, RepeatStep, SendStep, Step};
+pub use step::{
+    AnswerStep, AssertStep, CaptureStep, ExpectStep, GotoStep, GotoWhen, RepeatStep, SendStep, SetStep, Step,
+};
+pub(crate) use value::{ASSERTION, Assertion, Set};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -18,6 +18,10 @@ pub enum Step {
     ExpectAny(Vec<ExpectStep>),
     /// Answer the request that came last.
     Answer(AnswerStep),
+    /// Make a value, for `{response.NAME}` in later templates and conditions of `goto`.
+    Set(SetStep),
+    /// A condition; where it does not hold, the flow has failed.
+    Assert(AssertStep),
     /// Wait this long.
     Pause(Interval),
     /// A place that `then` may name.
@@ -114,6 +118,51 @@ pub struct CaptureStep {
     /// Whether a message without the value fails the flow; else the value is empty. Default `false`.
     #[serde(default)]
     pub required: bool,
+}
+
+/// A value to make from others.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetStep {
+    /// Its name.
+    pub name: String,
+    /// What it is made from; a template, like `{response.cseq}`.
+    pub value: String,
+    /// Regular expression that cuts it. Default: all of its first line.
+    #[serde(default)]
+    pub regex: Option<String>,
+    /// Group of the expression; 0: all that it matches. Default: the first group where there is one, else 0.
+    #[serde(default)]
+    pub group: Option<usize>,
+    /// Add this to it; the value has to be a whole number. Default: nothing.
+    #[serde(default)]
+    pub add: Option<i64>,
+}
+
+/// A condition that the flow has to meet; of several, all.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AssertStep {
+    /// What is looked at; a template, like `{response.contact}`.
+    pub value: String,
+    /// What it has to be; a template.
+    #[serde(default)]
+    pub is: Option<String>,
+    /// What it must not be; a template.
+    #[serde(default)]
+    pub is_not: Option<String>,
+    /// Regular expression that has to match somewhere in it.
+    #[serde(default)]
+    pub matches: Option<String>,
+    /// Smallest number that it may be.
+    #[serde(default)]
+    pub at_least: Option<f64>,
+    /// Largest number that it may be.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+    /// Where it is written, as its failure says: `FILE:LINE`. Default: the place of the step, like `steps[3]`.
+    #[serde(default)]
+    pub at: Option<String>,
 }
 
 /// Where to go on.

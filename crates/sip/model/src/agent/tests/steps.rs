@@ -41,7 +41,7 @@ fn what_is_wrong_with_steps_is_named() {
             serde_json::json!([{"send": {"method": "invite"}}]),
             "steps[0].send.method: invite is no method of SIP; did you mean INVITE?",
         ),
-        (serde_json::json!([{"goto": "x"}]), "steps.goto: no label is called x"),
+        (serde_json::json!([{"goto": "x"}]), "steps[0].goto: no label is called x"),
         (
             serde_json::json!([{"repeat": {"count": 9, "steps": [{"repeat": {"count": 9, "steps": [{"label": "x"}]}}]}}]),
             "they send, expect and pause nothing",
@@ -177,4 +177,34 @@ fn a_callee_without_a_user_is_the_server() {
     let options = one(&mut bench);
     assert!(options.starts_with("OPTIONS sip:example.net SIP/2.0\r\n"), "{options}");
     assert_eq!(value(&options, "To"), "<sip:example.net>");
+}
+
+#[test]
+fn values_are_made_and_looked_at() {
+    let text = |at_most: u32| {
+        format!(
+            r#"[{{"send": {{"method": "OPTIONS"}}}},
+            {{"expect": {{"status": 200, "capture": {{"cseq": {{"header": "CSeq"}}}}}}}},
+            {{"set": {{"name": "next", "value": "{{response.cseq}}", "regex": "[0-9]+", "add": 41}}}},
+            {{"assert": {{"value": "{{response.next}}", "is": "42", "matches": "^[0-9]+$", "at_most": {at_most}}}}},
+            {{"send": {{"method": "MESSAGE", "body": "{{response.next}}"}}}}, {{"expect": {{"status": 200}}}}]"#
+        )
+    };
+    let mut bench = steps(&text(42));
+    begin(&mut bench);
+    let options = one(&mut bench);
+    receive(&mut bench, &response(&options, 200, "s", ""));
+    let message = one(&mut bench);
+    assert!(message.ends_with("42"), "{message}");
+    receive(&mut bench, &response(&message, 200, "s", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Completed));
+
+    let mut bench = steps(&text(41));
+    begin(&mut bench);
+    let options = one(&mut bench);
+    receive(&mut bench, &response(&options, 200, "s", ""));
+    assert_eq!(bench.end, Some(FlowEnd::Failed), "the condition does not hold");
+    assert!(sent(&mut bench).is_empty());
+    let said = &bench.examples[0];
+    assert!(said.contains(r#"steps[3]: the value "42" is not at most 41"#), "{said}");
 }
