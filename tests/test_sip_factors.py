@@ -123,6 +123,27 @@ def test_a_proxy_finds_the_next_one(lab: Lab, way: str) -> None:
     assert (moved(done, "home", "tcp_established") > 0) is (way == "naptr")
 
 
+@pytest.mark.parametrize("faults", [[], ["*=delay:20ms"], ["*=silent"], ["*/SRV=wrong"], ["*/A=nxdomain"]])
+def test_a_proxy_meets_our_dns_server_and_its_faults(lab: Lab, faults: list[str]) -> None:
+    document = home_and_edge()
+    if broken := faults not in ([], ["*=delay:20ms"]):
+        document["phases"] |= {"drain": "3s"}
+    records = ["home A 10.92.0.2", "_sip._udp SRV 10 0 5070 home"]
+    done = measured(
+        lab,
+        document,
+        dns=dut("sip-dns", "back", records=records, faults=faults),
+        home=dut("kamailio", **HOME),
+        edge=dut("kamailio", domain="edge.example", nameserver=BEHIND),
+    )
+    assert done.code == (99 if broken else 0), done.text
+    assert group(done, "callers").indices["ser"] == (0.0 if broken else 1.0)
+    assert moved(done, "dns", "udp4") > 0
+    if faults:
+        kind = faults[0].partition("=")[2].partition(":")[0]
+        assert moved(done, "dns", "delayed" if kind == "delay" else kind) > 0
+
+
 def test_the_second_server_of_a_name_takes_over(lab: Lab) -> None:
     """The server that SRV prefers is not there: each call waits once for it, or none once it is known."""
     document = home_and_edge()

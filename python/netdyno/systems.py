@@ -262,6 +262,7 @@ SIP = System(
         "mariadb": "netdyno.sip.dut.mariadb:Mariadb",
         "postgresql": "netdyno.sip.dut.postgresql:Postgresql",
         "rtpengine": "netdyno.sip.dut.rtpengine:Rtpengine",
+        "sip-dns": "netdyno.sip.dut.own_dns:OwnDns",
         "sippy": "netdyno.sip.dut.sippy:Sippy",
     },
     demo=Demo(

@@ -47,6 +47,7 @@ TUNABLES: dict[str, dict[str, Any]] = {
     "mosquitto": {"max_inflight_messages": 100},
     "nginx": {"worker_processes": 2},
     "rtpengine": {"threads": 1},
+    "sip-dns": {"ttl": 5},
     "sippy": {"next_hop": "10.8.0.1:5080"},
     "reflector": {"mode": "sink"},
     "http-server": {"size": 64, "delay": 0.001},

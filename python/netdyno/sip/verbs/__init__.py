@@ -18,6 +18,7 @@ VERBS = {
     "ladder": ".ladder:ladder",
     "send": ".send:send",
     "serve": ".serve:serve",
+    "dns": ".dns:dns",
     "import": ".import_:import_",
     "failover": ".failover:failover",
 }
