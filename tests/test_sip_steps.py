@@ -75,3 +75,42 @@ def test_an_assertion_names_its_line(lab: Lab, number: int, code: tuple[int, ...
     (error,) = phones.errors
     assert [one.cause for one in error.causes] == ["an assertion of the scenario failed"]
     assert 'mine.yaml:8: the value "2" is not "3"' in done.text, done.text
+
+
+@pytest.mark.parametrize("method", ["update", "invite"])
+def test_calls_are_refreshed_by_their_session_timer(lab: Lab, method: str) -> None:
+    """Whoever the 200 names refreshes, after six seconds."""
+    with served(lab, "proxy") as (port, counted):
+        words = (
+            "sip",
+            "call",
+            f"sip:127.0.0.1:{port}",
+            "--domain",
+            "example.net",
+            "--hold",
+            "7s",
+            "--users",
+            "9",
+        )
+        timer = (
+            "--session-timer",
+            "12s",
+            "--refresh",
+            method,
+            "--rate",
+            "1/s",
+            "--duration",
+            "12s",
+            "--warmup",
+            "0s",
+        )
+        done = lab.run(*words, *timer, "--quiet")
+    assert done.code in (0, 90, 99), done.text
+    callers, callees = group(done, "callers").total.own, group(done, "callees").total.own
+    assert callers["sessions_completed"] == callers["session_requests"] > 1
+    # those of the first seconds last for seven, and are refreshed after six
+    refreshes = callers["session_refreshes"] + callees["session_refreshes"]
+    assert refreshes > 2
+    assert callers["sessions_expired"] == callees["sessions_expired"] == 0
+    asked = counted["requests"]["UPDATE"] if method == "update" else counted["requests"]["INVITE"]
+    assert asked >= refreshes + (callers["session_requests"] if method == "invite" else 0)

@@ -149,6 +149,10 @@ impl SharedStream {
     pub fn progress(&mut self, events: &mut Vec<Event>) {
         let Some(conn) = &mut self.conn else { return };
         match conn.progress() {
+            // what the server said before is read first
+            Err(lost) if self.state.up.get() => {
+                self.state.lost.borrow_mut().get_or_insert(lost.sending());
+            }
             Err(lost) => self.lose(lost, events),
             Ok(()) => self.note_up(events),
         }

@@ -87,6 +87,8 @@ class Options:
     sockets: str | None = None
     connections: str | int | None = None
     """Connections that user agents share over TCP and TLS, or `each`; None: each has its own."""
+    session_timer: Mapping[str, str] | None = None
+    """Session timers of calls, as the model has them."""
     follow_redirects: bool = False
     """Whether calls go to the Contacts of a 3xx."""
     listen: tuple[str, int] | None = None
@@ -296,6 +298,7 @@ def _group(
         "connections": options.connections,
         "websocket_path": options.server.path,
         "outbound_proxy": options.outbound_proxy or None,
+        "session_timer": dict(options.session_timer) if options.session_timer else None,
         "follow_redirects": (options.follow_redirects and not is_callee) or None,
         "headers": dict(options.headers) or None,
     }

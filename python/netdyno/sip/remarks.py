@@ -8,11 +8,13 @@ Each is a verdict of its own here; the run passes when both do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from netdyno.core.result import GroupSummary, Leg, Remark, Result, ThresholdResult
 from netdyno.report.text import M
 from netdyno.stats.metric import GroupMetric
 
+Verdict = Literal["pass", "fail", "none"]
 MODEL = "sip"
 LIMITS = ("delay", "value")
 """Kinds of figures that say how well it was, where others say whether."""
@@ -62,7 +64,7 @@ def _kind(one: ThresholdResult) -> str:
     return one.metric.removeprefix(f"{_group(one)}.").partition(".")[0]
 
 
-def _verdict(judged: Sequence[ThresholdResult]) -> str:
+def _verdict(judged: Sequence[ThresholdResult]) -> Verdict:
     if any(one.failed for one in judged):
         return "fail"
     return "pass" if judged and all(one.passed for one in judged) else "none"
@@ -71,5 +73,5 @@ def _verdict(judged: Sequence[ThresholdResult]) -> str:
 def _bhca(leg: Leg, group: GroupSummary) -> float | None:
     """Sessions answered in an hour at the rate of the measure phase."""
     answered = group.measured.own.get("sessions_answered", 0)
-    seconds = sum(one.phases.measure for one in leg.repetitions if one.phases)
+    seconds = sum(one.phases.measure for one in leg.repetitions)
     return answered / seconds * HOUR if answered and seconds else None

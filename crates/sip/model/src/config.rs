@@ -6,6 +6,7 @@ use crate::identity::Signature;
 use crate::late_audio::LateAudio;
 use crate::media::MediaConfig;
 use crate::scenario::{Header, Leaving, Op};
+use crate::session_timer::SessionTimer;
 use protocol::target::Scheme;
 use protocol::template::Template;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ pub struct Config {
     /// The scenario's steps, and behind them those of [`Leaving`].
     pub(crate) ops: Box<[Op]>,
     pub(crate) leaving: Leaving,
+    /// Requests that refresh sessions, by dialog; none without session timers.
+    pub(crate) refreshes: Box<[Op]>,
+    pub(crate) session_timer: Option<SessionTimer>,
     /// How many values steps take from messages.
     pub(crate) captures: usize,
     /// How many dialogs they have.

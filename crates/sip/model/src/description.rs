@@ -213,6 +213,8 @@ counters! {
     CALLS_LEFT "calls_left": Sessions, Less, "Calls that may go on after the run: their CANCEL or BYE had no answer.";
     LIFETIMES_RAISED "lifetimes_raised": Messages, Neither, "Requests answered with 423 or 422, and sent again with the interval that the server named.";
     LIFETIMES_REFUSED "lifetimes_refused": Messages, Less, "Of these, requests answered with 423 or 422 again.";
+    SESSION_REFRESHES "session_refreshes": Messages, Neither, "Refreshes of calls sent: UPDATE or re-INVITE of the session timer (RFC 4028).";
+    SESSIONS_EXPIRED "sessions_expired": Sessions, Less, "Calls that ended as the session timer was over, or the other side did not know them at the refresh.";
 }
 
 const fn ratio(

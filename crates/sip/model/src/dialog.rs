@@ -1,6 +1,8 @@
 //! The dialog of a user agent (RFC 3261 section 12).
 
+use crate::agent::SessionClock;
 use protocol::time::Time;
+use sip_core::message::header::Refresher;
 use sip_core::message::{Fields, Name};
 
 /// A dialog, or a call that is to become one: what requests within it are made from.
@@ -30,6 +32,9 @@ pub(crate) struct Dialog {
     pub session: bool,
     /// The connection that the session was set up over is gone, or its server was left: who takes its BYE may not know it.
     pub cut: bool,
+    /// Its session timer, and what the last INVITE or UPDATE of the other side said of it, until that is answered.
+    pub clock: Option<SessionClock>,
+    pub interval_asked: Option<(u32, Option<Refresher>)>,
 }
 
 /// Where the URI of an address is between angle brackets: behind `<`, and at `>`. Those in quotes, of a display name or of a

@@ -30,6 +30,7 @@ mod params;
 mod per_run;
 mod recipient;
 pub mod scenario;
+mod session_timer;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transaction;
@@ -41,3 +42,4 @@ pub use device::Device;
 pub use identity::{Attestation, Identity};
 pub use media::{Media, Source};
 pub use params::{AgentSockets, Connections, ConnectionsWord, Params};
+pub use session_timer::{RefreshMethod, SessionTimer, Side};

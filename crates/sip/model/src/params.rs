@@ -11,6 +11,7 @@ use crate::method::Method;
 use crate::scenario::{
     self, Alternative, Compiled, ExpectedMessage, Leaving, Op, Scenario, Step, headers_of, line,
 };
+use crate::session_timer::SessionTimer;
 use protocol::data::Data;
 use protocol::describe::{Description, Identity as RunIdentity, LoadUnit, ModelKind, ModelParams};
 use protocol::problem::Problem;
@@ -80,6 +81,8 @@ pub struct Params {
     /// Whether every request goes to the server, those within a dialog too, as of a phone with an outbound proxy. Default `false`:
     /// over UDP, requests within a dialog go where RFC 3261 section 12.2.1.1 says.
     pub outbound_proxy: bool,
+    /// Session timers of calls (RFC 4028). Default: none.
+    pub session_timer: Option<SessionTimer>,
     /// Whether a call that gets a 3xx which no step waits for goes to the Contacts of that, by their `q`, each once (RFC 3261 section
     /// 8.1.3.4). Default `false`: it fails.
     pub follow_redirects: bool,
@@ -130,6 +133,7 @@ impl Default for Params {
             port: None,
             websocket_path: None,
             outbound_proxy: false,
+            session_timer: None,
             follow_redirects: false,
             alias: false,
             headers: BTreeMap::new(),
@@ -341,9 +345,12 @@ impl ModelKind for Params {
         let is_callee = named && registers_first(&ops);
         let prack = ops.iter().any(|op| matches!(op, Op::Send(one) if one.method == Method::Prack));
         let leaving = Leaving::append(&mut ops, legs);
+        let refreshes = self.session_timer.as_ref().map(|timer| timer.requests(legs)).unwrap_or_default();
         Ok(Config {
             ops: ops.into(),
             leaving,
+            refreshes,
+            session_timer: self.session_timer.clone(),
             captures,
             legs,
             acknowledges_provisionals: !prack,
@@ -402,6 +409,7 @@ impl ModelParams for Params {
         let sized = self.sdp_size.is_none_or(|size| size <= SDP_MAX);
         Problem::unless(sized, "sdp_size", || "is too large".into(), format!("use at most {SDP_MAX}"))?;
         self.media.as_ref().map_or(Ok(()), Media::check)?;
+        self.session_timer.as_ref().map_or(Ok(()), SessionTimer::check)?;
         let (t1, t2) = (self.t1, self.t2);
         Problem::unless(t1 > Interval::default(), "t1", || "is zero".into(), "use 500ms")?;
         Problem::unless(t2 >= t1, "t2", || format!("{t2} is shorter than t1, {t1}"), "use at least t1")?;

@@ -24,13 +24,17 @@ def dns(
     record: Annotated[
         list[str] | None,
         typer.Option(
-            help="A line of a zone file: A, AAAA, SRV, NAPTR, CNAME or TXT; repeatable.",
+            help="A line of a zone file: A, AAAA, SRV, NAPTR, CNAME or TXT; repeatable. Default: none.",
             metavar="'NAME TYPE DATA'",
         ),
     ] = None,
     ttl: Annotated[
         int,
-        typer.Option(help="Seconds that resolvers may keep answers.", parser=values.whole("--ttl", 0, 86400)),
+        typer.Option(
+            help="Seconds that resolvers may keep answers.",
+            metavar="SECONDS",
+            parser=values.whole("--ttl", 0, 86400),
+        ),
     ] = 300,
     fault: Annotated[
         list[str] | None,
@@ -41,11 +45,13 @@ def dns(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Repeats the draws of shares.", parser=values.whole("--seed", 0))
+        int, typer.Option(help="Repeats the draws of shares.", metavar="N", parser=values.whole("--seed", 0))
     ] = 0,
     duration: Annotated[
         str | None,
-        typer.Option(help="End after this time. Default: on Ctrl-C.", parser=values.time("--duration")),
+        typer.Option(
+            help="End after this time. Default: on Ctrl-C.", metavar="TIME", parser=values.time("--duration")
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

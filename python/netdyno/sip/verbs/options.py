@@ -139,6 +139,24 @@ SdpSize = Annotated[
         rich_help_panel=USERS,
     ),
 ]
+SessionTimer = Annotated[
+    str | None,
+    typer.Option(
+        help="Session interval of calls (RFC 4028): refreshed halfway, or the call ends. Default: none.",
+        metavar="TIME",
+        parser=values.time("--session-timer"),
+        rich_help_panel=USERS,
+    ),
+]
+Refresh = Annotated[
+    str | None,
+    typer.Option(
+        help="With --session-timer: refresh by update (default) or invite.",
+        metavar="METHOD",
+        parser=values.one_of("--refresh", "update", "invite"),
+        rich_help_panel=USERS,
+    ),
+]
 Headers = Annotated[
     list[str] | None,
     typer.Option(
@@ -265,6 +283,8 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "expires": (Expires, None),
     "keep_bindings": (KeepBindings, False),
     "sdp_size": (SdpSize, None),
+    "session_timer": (SessionTimer, None),
+    "refresh": (Refresh, None),
     "header": (Headers, None),
     "transport": (Transport, None),
     "source": (Sources, None),
@@ -519,6 +539,7 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         password=profile.password(passwords.noted(given["password"])),
         expires=given["expires"],
         sdp_size=given["sdp_size"],
+        session_timer=_session_timer(given),
         headers=dict(header_fields(given["header"] or [])),
         sources=tuple(given["source"] or ()),
         sockets=given["sockets"],
@@ -531,6 +552,16 @@ def read(server: str, given: Mapping[str, Any], **more: Any) -> profile.Options:
         success=given["success"],
         **more,
     )
+
+
+def _session_timer(given: Mapping[str, Any]) -> dict[str, str] | None:
+    expires, method = given["session_timer"], given["refresh"]
+    if expires is None:
+        if method is not None:
+            fix = "Add --session-timer, like 90s"
+            raise Error("ND-104-03", "there is no session timer", at="--refresh", fix=fix)
+        return None
+    return {"expires": expires} | ({"method": method} if method else {})
 
 
 def _shared_connections(server: uri.Server, given: str | int | None) -> str | int | None:

@@ -6,10 +6,9 @@ use super::UserAgent;
 use super::send::Numbers;
 use crate::description::counter;
 use crate::method::Method;
-use crate::scenario::{Header, Op, Request};
+use crate::scenario::{Header, Request};
 use crate::transaction::Client;
 use protocol::model::Cx;
-use protocol::template::decimal;
 use sip_core::message::{Fields, Name, Scanned};
 use std::sync::Arc;
 
@@ -46,18 +45,6 @@ impl UserAgent {
         self.min_se > 0 && has_session(method) && (is("Session-Expires") || is("x") || is("Min-SE"))
     }
 
-    /// Append the session interval that the server asked for.
-    pub(super) fn session_interval(&self, method: Method, out: &mut Vec<u8>) {
-        if self.min_se == 0 || !has_session(method) {
-            return;
-        }
-        for name in ["Session-Expires: ", "\r\nMin-SE: "] {
-            out.extend_from_slice(name.as_bytes());
-            decimal(self.min_se.into(), out);
-        }
-        out.extend_from_slice(b"\r\n");
-    }
-
     /// A final response came that no step waits for: where it says that an interval is too short, the request is sent again.
     pub(super) fn lengthen(
         &mut self,
@@ -68,7 +55,7 @@ impl UserAgent {
         client: &Client,
     ) -> TooShort {
         let config = Arc::clone(&self.config);
-        let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return TooShort::No };
+        let Some(request) = config.request(client.step) else { return TooShort::No };
         let (asked, least, again) = match code {
             LIFETIME_TOO_BRIEF => (self.lifetime(request), message.min_expires, LIFETIME_AGAIN),
             SESSION_TOO_SMALL if has_session(client.method) => {

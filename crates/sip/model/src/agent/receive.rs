@@ -199,6 +199,9 @@ impl UserAgent {
             let before = self.dialogs.requested.replace(Box::new(new));
             self.remember(before);
         }
+        if matches!(method, Method::Invite | Method::Update) {
+            self.note_session_interval(bytes, message.fields);
+        }
         if method == Method::Bye && self.ended(cx, bytes, call) {
             return;
         }

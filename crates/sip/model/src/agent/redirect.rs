@@ -10,7 +10,6 @@ use super::send::Numbers;
 use crate::dialog::{contact_uri, values};
 use crate::measure;
 use crate::method::Method;
-use crate::scenario::Op;
 use crate::transaction::Client;
 use protocol::cause::Cause;
 use protocol::meter::Failure;
@@ -78,7 +77,7 @@ impl UserAgent {
             return false;
         }
         let config = Arc::clone(&self.config);
-        let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
+        let Some(request) = config.request(client.step) else { return false };
         let Some(dialog) = &mut self.dialogs.dialog else { return false };
         let targets = self.targets.get_or_insert_default();
         if targets.known.is_empty() {

@@ -99,6 +99,9 @@ impl UserAgent {
         if (200..300).contains(&status) {
             out.extend_from_slice(&server.bindings);
         }
+        if (200..300).contains(&status) && matches!(server.method, Method::Invite | Method::Update) {
+            self.answer_session_interval(cx, &mut out);
+        }
         out.extend_from_slice(headers);
         message::body(content_type, body, &mut out);
         server.status = status;

@@ -11,6 +11,7 @@ use crate::measure;
 use crate::message::{fingerprint, read_branch, read_call};
 use crate::method::Method;
 use crate::scenario::{ExpectedMessage, Op};
+use crate::session_timer::REFRESH;
 use crate::transaction::Client;
 use protocol::cause::Cause;
 use protocol::meter::Failure;
@@ -155,6 +156,14 @@ impl UserAgent {
         if let Some(what) = unbound {
             cx.delay(client.first, delay);
             return self.fail(cx, Cause::named(Failure::Protocol, what), || what.into());
+        }
+        if let Some(leg) = client.step.checked_sub(REFRESH).filter(|_| method != Method::Bye) {
+            self.select(leg as u8);
+            cx.delivered(client.first, delay);
+            return self.refreshed(cx, bytes, message.fields, code, &client);
+        }
+        if method == Method::Invite && (200..300).contains(&code) {
+            self.begin_session_timer(cx, bytes, message.fields);
         }
         if method == Method::Bye
             && ((200..300).contains(&code) || dropped)

@@ -8,7 +8,7 @@ use crate::dialog::Dialog;
 use crate::measure;
 use crate::message::{self, contact};
 use crate::method::Method;
-use crate::scenario::{Header, Op, Request};
+use crate::scenario::{Header, Request};
 use crate::transaction::{Client, origin};
 use protocol::model::Cx;
 use protocol::template::{Template, Values, decimal};
@@ -188,7 +188,7 @@ impl UserAgent {
     /// Send a request again with answers to its challenges. Section 22.2: Call-ID and From stay, CSeq grows.
     pub(super) fn send_authorized(&mut self, cx: &mut Cx<'_>, client: &Client, answers: Vec<Auth>) -> bool {
         let config = Arc::clone(&self.config);
-        let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { return false };
+        let Some(request) = config.request(client.step) else { return false };
         let mut answered = client.answered.clone();
         for auth in answers {
             answered.push(auth.asker());
@@ -209,7 +209,7 @@ impl UserAgent {
             self.select(leg);
             let place = if invite { &mut self.dialogs.invite } else { &mut self.dialogs.request };
             let Some(client) = place.take_if(|client| client.to.is_none()) else { continue };
-            let Some(Op::Send(request)) = config.ops.get(usize::from(client.step)) else { continue };
+            let Some(request) = config.request(client.step) else { continue };
             let numbers = Numbers { branch: client.branch, cseq: client.cseq };
             let bytes = self.compose(cx, request, numbers);
             self.say(cx, &bytes);
@@ -354,7 +354,7 @@ impl UserAgent {
         for headers in [&config.headers, &request.headers] {
             self.headers_but(headers, |header| self.gives_way(method, header), cx, &mut out);
         }
-        self.session_interval(method, &mut out);
+        self.session_interval(request, dialog.as_deref(), &mut out);
         let content_type = if request.sdp { "application/sdp" } else { &request.content_type };
         message::body(content_type, &body, &mut out);
         self.dialogs.dialog = self.dialogs.dialog.take().or(dialog);

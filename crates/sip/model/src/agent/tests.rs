@@ -13,6 +13,7 @@ mod next_hops;
 mod redirects;
 mod refusals;
 mod reliable;
+mod session_timers;
 mod steps;
 mod websocket;
 

@@ -41,6 +41,9 @@ impl UserAgent {
                 self.silent = self.silent.min(client.first);
             }
         }
+        if let Some(dialog) = self.dialogs.dialog.as_ref().filter(|dialog| dialog.session) {
+            at = at.min(dialog.clock.map_or(Time::NEVER, |clock| clock.due()));
+        }
         let servers = [&self.dialogs.invited, &self.dialogs.requested].into_iter().flatten();
         servers.fold(at, |at, server| at.min(server.due()))
     }
@@ -72,6 +75,9 @@ impl UserAgent {
     fn retransmit_selected(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.is_left_alone(cx) {
             self.next_server(cx, SILENT);
+            return false;
+        }
+        if !self.keep_session(cx) {
             return false;
         }
         for invite in [true, false] {
