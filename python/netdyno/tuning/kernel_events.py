@@ -173,6 +173,8 @@ class Window:
 
     drops: tuple[Drop, ...] = ()
     flows: tuple[Flows, ...] = ()
+    uncounted: int = 0
+    """Drops and connections for which a map of the programs had no room."""
 
     def rates(self, span: float) -> dict[str, float]:
         """As rates of a sample: `drop.REASON` and `brief.…` a second, `brief.rtt_ms` as it is."""
@@ -191,6 +193,7 @@ class Window:
                 found[f"brief.{name}"] += one.sums[name] / span
         if trips := sum(one.sums["round_trips"] for one in self.flows):
             found["brief.rtt_ms"] = sum(one.sums["round_trip"] for one in self.flows) / trips / 1e3
+        found["events.uncounted"] = self.uncounted / span
         return {name: value for name, value in found.items() if value}
 
 
@@ -310,6 +313,7 @@ class KernelEvents:
             raise bpf.BpfError("this kernel gives no reason for dropped packets", "Take Linux 5.17 or newer")
         self._reasons = {number: name.removeprefix(PREFIX) for number, name in known.items()}
         self._places = dict[int, str]()
+        self._uncounted = 0
         self._programs, drop = _load()
         try:
             self._programs.put("watched", 0, cookie)
@@ -326,7 +330,9 @@ class KernelEvents:
             if key.place not in self._places:
                 self._places[key.place] = function_at(key.place)
         listed = tuple(drops(counted, self._reasons, self._places))
-        return Window(listed, tuple(flows(self._programs.take("brief", FlowKey, FlowSums))))
+        brief = tuple(flows(self._programs.take("brief", FlowKey, FlowSums)))
+        before, self._uncounted = self._uncounted, self._programs.get("uncounted", 0)
+        return Window(listed, brief, self._uncounted - before)
 
     def close(self) -> None:
         """The programs are gone."""

@@ -127,6 +127,7 @@ def test_drops_are_counted_exactly_and_only_those_of_the_namespace(space: str, e
     assert {key: one.packets for key, one in found.items()} == {
         ("UDP over IPv4", 7002): 250, ("UDP over IPv6", 7002): 30,
     }  # fmt: skip
+    assert Window((), (), 6).rates(2.0) == {"events.uncounted": 3}
     # each window begins at nothing
     assert not [one for one in events.window().drops if one.reason == "NO_SOCKET"]
 
