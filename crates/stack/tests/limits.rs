@@ -220,7 +220,7 @@ fn a_neighbour_is_asked_from_the_address_in_its_network() {
 }
 
 #[test]
-fn nobody_has_the_address_of_all_or_ours() {
+fn nobody_has_the_address_of_a_group_or_none() {
     let mut stack = stack(|_| ());
     let ask = |sender: packet::Mac| {
         let mut frame = vec![0; packet::arp::FRAME];
@@ -235,15 +235,25 @@ fn nobody_has_the_address_of_all_or_ours() {
         Nd::solicitation(sender, v6, own).emit(&mut frame, &Tags::NONE).expect("room");
         frame
     };
-    for (n, sender) in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0; 6], mac(0)].into_iter().enumerate() {
+    for (n, sender) in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0; 6]].into_iter().enumerate() {
         stack.receive(&ask(sender), 0);
         stack.receive(&solicit(sender), 0);
         assert_eq!(stack.counters().dropped(Drop::BadSource), 2 * (n as u64 + 1), "{sender:?}");
         assert!(sent(&mut stack, 0).is_empty());
     }
-    stack.receive(&ask(mac(1)), 0);
-    stack.receive(&solicit(mac(1)), 0);
-    assert_eq!((sent(&mut stack, 0).len(), stack.counters().dropped(Drop::BadSource)), (2, 8));
+    // the kernel's end of a tap has our Ethernet address
+    for sender in [mac(1), mac(0)] {
+        stack.receive(&ask(sender), 0);
+        stack.receive(&solicit(sender), 0);
+        assert_eq!((sent(&mut stack, 0).len(), stack.counters().dropped(Drop::BadSource)), (2, 6));
+    }
+    // what came back to us is no other host's
+    let own = [10, 0, 0, 1].into();
+    let mut echo = vec![0; packet::arp::FRAME];
+    Arp::request(mac(0), own, own).emit_tagged(&mut echo, &Tags::NONE).expect("room");
+    stack.receive(&echo, 0);
+    let dropped = |why| stack.counters().dropped(why);
+    assert_eq!((dropped(Drop::BadSource), dropped(Drop::DuplicateAddress)), (7, 0));
 }
 
 /// RFC 5227 section 2.4, RFC 4862 section 5.4.4.

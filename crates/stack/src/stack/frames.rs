@@ -28,9 +28,9 @@ fn is_of_vlan(own: &Tags, tags: &Tags) -> bool {
     own.same_vlans(tags) || (*own == Tags::NONE && priority())
 }
 
-/// Whether a host can have this Ethernet address, and it is not `own`.
-pub(super) fn is_other_station(mac: Mac, own: Mac) -> bool {
-    mac[0] & 1 == 0 && mac != [0; 6] && mac != own
+/// Whether a host can have this Ethernet address. Ours can be another's: the kernel's end of a tap has the same.
+pub(super) fn is_station(mac: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
 }
 
 /// Whether an IPv6 packet is to be sent on from here, by a routing header of whatever type: none is done here (RFC 8200 section
@@ -200,7 +200,8 @@ impl Stack {
     fn take_arp(&mut self, frame: &[u8], now: u64) {
         let Some(message) = Arp::parse(frame) else { return self.counters.drop(Drop::Malformed) };
         let config = &self.config;
-        if !is_other_station(message.sender_mac, config.mac) {
+        let is_echo = message.sender_mac == config.mac && self.owns(message.sender.into());
+        if is_echo || !is_station(message.sender_mac) {
             return self.counters.drop(Drop::BadSource);
         }
         if self.owns(message.sender.into()) {

@@ -1,6 +1,6 @@
 //! ICMP messages that arrive: neighbour discovery, echo requests, and errors about what was sent.
 
-use super::frames::{Replies, is_other_station};
+use super::frames::{Replies, is_station};
 use super::{REPLIES, Stack};
 use crate::connection::{CloseReason, Env, State, Tuple, flag};
 use crate::counters::Drop;
@@ -41,7 +41,7 @@ impl Stack {
 
     fn take_nd(&mut self, message: &Nd, now: u64) {
         let config = &self.config;
-        if message.mac.is_some_and(|mac| !is_other_station(mac, config.mac)) {
+        if message.mac.is_some_and(|mac| !is_station(mac)) {
             return self.counters.drop(Drop::BadSource);
         }
         if message.operation != nd::Operation::Solicitation && self.owns(message.target.into()) {
