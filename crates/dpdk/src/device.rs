@@ -5,6 +5,7 @@ use crate::arguments;
 use crate::error::{Error, Result};
 use crate::memif_port::MemifPort;
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// A device string, read.
@@ -59,7 +60,12 @@ impl FromStr for Device {
         }
         let (driver, arguments) = text.split_once(',').unwrap_or((text, ""));
         if !(driver.starts_with("net_") || driver.starts_with("eth_") || driver.starts_with("virtio_user")) {
-            return Err(bad("it is no PCI address, short form or driver name (those begin with net_)"));
+            let interface = match text.contains([':', ',', '/']) {
+                true => String::new(),
+                false => format!("; an interface of the kernel is af_packet:{text}"),
+            };
+            let why = "it is no PCI address, short form or driver name (those begin with net_)";
+            return Err(bad(&format!("{why}{interface}")));
         }
         if !DRIVERS.contains(&kind(driver)) {
             return Err(bad("the driver is none of those that are known to do no more than carry frames"));
@@ -79,6 +85,17 @@ impl FromStr for Device {
 const DRIVERS: [&str; 9] =
     ["af_packet", "af_xdp", "memif", "null", "pcap", "ring", "tap", "vhost", "virtio_user"];
 
+/// Kernel drivers that hand a device to a program, or share it with one as these of NVIDIA's and Microsoft's do.
+const WITH_PROGRAMS: [&str; 6] = ["vfio-pci", "uio_pci_generic", "igb_uio", "mlx4_core", "mlx5_core", "mana"];
+
+/// The kernel's driver of a PCI device, if that keeps the device to itself. A driver of DPDK's may take such a device nevertheless,
+/// as the one of virtio does, and with it the machine's own connection.
+pub(crate) fn kept_by_kernel(devices: &Path, address: &str) -> Option<String> {
+    let driver = std::fs::read_link(devices.join(address).join("driver")).ok()?;
+    let name = driver.file_name()?.to_str()?;
+    (!WITH_PROGRAMS.contains(&name)).then(|| name.to_owned())
+}
+
 /// A driver without what stands before and behind its name.
 pub(crate) fn kind(driver: &str) -> &str {
     let name = driver.strip_prefix("net_").or_else(|| driver.strip_prefix("eth_")).unwrap_or(driver);
@@ -93,6 +110,13 @@ impl Device {
     /// Whether it works over an interface of the kernel's, which stays when it is closed.
     pub(crate) fn over_interface(&self) -> bool {
         matches!(self, Self::Virtual { driver, .. } if matches!(kind(driver), "af_packet" | "af_xdp"))
+    }
+
+    /// The interface that the kernel keeps using beside it: each sees all frames that come.
+    pub fn shared_interface(&self) -> Option<&str> {
+        let Self::Virtual { driver, arguments } = self else { return None };
+        let named = || arguments.split(',').find_map(|argument| argument.strip_prefix("iface="));
+        (kind(driver) == "af_packet").then(named)?
     }
 
     /// Whether it connects to a process at the other end, which must be there when it is opened or started.
@@ -212,5 +236,26 @@ mod tests {
             let why = text.parse::<Device>().unwrap_err().to_string();
             assert!(why.contains("like one of these: pair:"), "{text}: {why}");
         }
+    }
+
+    #[test]
+    fn a_device_of_the_kernels_is_told_from_one_for_programs() {
+        let devices = std::env::temp_dir().join(format!("nd-pci-{}", std::process::id()));
+        for (address, driver) in
+            [("0000:00:03.0", "virtio-pci"), ("0000:03:00.0", "vfio-pci"), ("0000:03:00.1", "mlx5_core")]
+        {
+            std::fs::create_dir_all(devices.join(address)).expect("a folder");
+            std::os::unix::fs::symlink(format!("../drivers/{driver}"), devices.join(address).join("driver"))
+                .expect("a link");
+        }
+        for (address, kept) in [
+            ("0000:00:03.0", Some("virtio-pci")),
+            ("0000:03:00.0", None),
+            ("0000:03:00.1", None),
+            ("0000:99:00.0", None),
+        ] {
+            assert_eq!(kept_by_kernel(&devices, address).as_deref(), kept, "{address}");
+        }
+        std::fs::remove_dir_all(&devices).expect("removed");
     }
 }

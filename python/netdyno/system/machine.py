@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -147,9 +147,16 @@ class Machine:
             group,
             tuple(sorted(beside)),
             interfaces,
-            tuple(use for name in interfaces for use in self.uses(name)),
+            tuple(use for name in interfaces for use in self.uses(name)) or self._elsewhere(path, interfaces),
             next((pmd for pmd in self.pmds if pmd.drives(ids)), None),
         )
+
+    def _elsewhere(self, device: Path, interfaces: Sequence[str]) -> tuple[str, ...]:
+        """What is said of a device that the kernel drives and whose interface is not seen here."""
+        driver = _link(device / "driver")
+        if interfaces or driver is None or driver in FOR_DPDK:
+            return ()
+        return ("its interface is in another network namespace, or has none yet",)
 
     def uses(self, interface: str) -> list[str]:
         """What the kernel needs an interface for."""

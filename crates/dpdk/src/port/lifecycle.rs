@@ -13,6 +13,7 @@ use crate::ring;
 use crate::socket_path;
 use crate::xdp_sockets::XdpSockets;
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -66,6 +67,10 @@ impl Port {
                 (name.clone(), Source::Virtual { name, _files: files })
             }
             Device::Pci(address) => {
+                if let Some(driver) = device::kept_by_kernel(Path::new("/sys/bus/pci/devices"), address) {
+                    let hint = format!("The kernel's driver {driver} has it: sudo netdyno bind {address}");
+                    return Err(error::port(&device.to_string(), "opening", -nix::libc::EBUSY, hint));
+                }
                 let name = c_string(address);
                 let _control = eal.control();
                 // SAFETY: the EAL runs; the string is NUL-terminated and copied. A device already probed at
