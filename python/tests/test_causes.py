@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 from hypothesis import Phase, find, settings
@@ -128,6 +129,15 @@ def test_advice_fits_the_cause(kind: str, cause: str, words: str) -> None:
     assert words in causes.advice(kind, cause)
     if cause.startswith("5"):
         assert "credentials" not in causes.advice(kind, cause)
+
+
+def test_datagrams_without_an_answer_beside_refused_ones_met_nobody_either() -> None:
+    udp = partial(causes.advice, "unanswered", "no answer", "udp://10.0.0.2:9")
+    assert udp(refused=True) == causes.REFUSED
+    assert "address (ping)" in udp()
+    assert udp(refused=True, answered=True) == udp(answered=True)
+    errors = [FailureCount(kind="refused", count=7), FailureCount(kind="unanswered", count=993)]
+    assert causes.REFUSED in "\n".join(causes.lines("g", "udp://10.0.0.2:9", errors))
 
 
 def test_every_advice_can_be_reached() -> None:

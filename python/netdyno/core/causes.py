@@ -156,6 +156,8 @@ KINDS: Mapping[str, str] = {
 """Where nothing more is known than the kind."""
 
 
+REFUSED = "nothing listens there, as the refused ones show: a host says so only so often (limit of ICMP)"
+"""Advice on messages without an answer, where others were refused."""
 _NOTHING_KNOWN = "no answer to any of them, and nothing shows that they arrived: check "
 SILENCE: Mapping[tuple[str, bool], str] = {
     ("datagram", False):
@@ -172,10 +174,12 @@ SILENCE: Mapping[tuple[str, bool], str] = {
 """Advice on requests without an answer, by what carries them and whether any was answered."""
 
 
-def advice(kind: str, cause: str = "", target: str = "", *, answered: bool = False) -> str:
+def advice(
+    kind: str, cause: str = "", target: str = "", *, answered: bool = False, refused: bool = False
+) -> str:
     """What to do about failures of a kind, by their cause if it is known.
 
-    `target` and whether any request was `answered` tell what is known where no answer came.
+    `target` and whether any request was `answered` or `refused` tell what is known where no answer came.
     """
     for of, pattern, what in ADVICE:
         if cause and of in ("", kind) and re.fullmatch(pattern, cause):
@@ -183,6 +187,8 @@ def advice(kind: str, cause: str = "", target: str = "", *, answered: bool = Fal
     scheme, colon, _ = target.partition("://")
     if kind == "unanswered" and colon:
         carrier = next((one.carrier for one in models.schemes() if one.name == scheme.lower()), "")
+        if refused and not answered and scheme.lower() in ("udp", "coap"):
+            return REFUSED
         return SILENCE.get((carrier, answered), KINDS[kind])
     return KINDS.get(kind, "see the report")
 
@@ -224,7 +230,8 @@ def lines(name: str, target: str, errors: Sequence[FailureCount], until: str = "
     `until`: when it answered for the last time, if it ever did.
     """
     said = []
-    to_do = partial(advice, target=target, answered=bool(until))
+    refused = any(error.kind == "refused" for error in errors)
+    to_do = partial(advice, target=target, answered=bool(until), refused=refused)
     for error in errors:
         causes = of_error(error)
         head = f"{name}: {error.count:,} × {error.kind} at {target}" + (f": {causes}" if causes else "")

@@ -282,6 +282,7 @@ def errors(rep: Repetition) -> Table:
             # results of older versions count the whole run
             sent = (g.total if e.total is None else g.measured).messages_sent
             answered = g.total.messages_delivered > 0
+            refused = any(one.kind == "refused" for one in g.errors)
             for cause in [*e.causes, *_of_no_cause(e)]:
                 share = cause.count / sent if sent else None
                 total = cause.count if cause.total is None else cause.total
@@ -293,7 +294,7 @@ def errors(rep: Repetition) -> Table:
                     number(units.count(total), total),
                     number(units.percent(share), share),
                     Cell(Data(cause.example or ""), mark="code"),
-                    data(causes.advice(e.kind, cause.cause, g.target, answered=answered)),
+                    data(causes.advice(e.kind, cause.cause, g.target, answered=answered, refused=refused)),
                 )
     return table
 
