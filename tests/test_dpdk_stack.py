@@ -82,6 +82,8 @@ def test_what_a_lossy_path_costs_is_in_the_result(lab: Lab, far: Wire) -> None:
         done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
         assert done.trial.groups[0].total.messages_delivered > 100, done.text
         counters = done.trial.interfaces["a"]
+        again = counters["tcp_retransmitted"]
+        assert (f"a: TCP sent {again:,} segments again" in done.text) == (again > 0)
         parts = [point.interfaces.get("a", {}) for point in done.trial.series]
         for what in ("tcp_segments_sent", "tcp_retransmitted"):
             assert sum(part.get(what, 0) for part in parts) <= counters[what]

@@ -32,6 +32,10 @@ SHOWN = ("p50", "p90", "p95", "p99")
 """Percentiles of the table."""
 
 
+STACK = ("tcp_segments_sent", "tcp_retransmitted", "tcp_timeouts")
+"""Counters of a port's stack that are told of."""
+
+
 def show(result: Result, folder: Path | None = None) -> None:
     """Print it on standard output."""
     out = console.out()
@@ -107,6 +111,8 @@ def show(result: Result, folder: Path | None = None) -> None:
                 out.print(Text(f"  {said}"), soft_wrap=True)
         for remark in (one for one in result.remarks if one.leg == leg.name and one.message):
             out.print(Text(f"  {remark.text}"), soft_wrap=True)
+        for said in stacks(leg):
+            out.print(Text(f"  {said}", style="yellow"), soft_wrap=True)
         for repetition in leg.repetitions:
             for witness in repetition.witnesses:
                 mark = "agrees" if witness.agree else "DISAGREES"
@@ -187,6 +193,23 @@ def failures(leg: Leg) -> list[str]:
         until = max(last_answer_time(leg.repetitions, g.name) for g in groups)
         lines += causes.lines(", ".join(g.name for g in groups), groups[0].target, errors, until)
     return lines + causes.ports(one.interfaces for one in leg.repetitions)
+
+
+def stacks(leg: Leg) -> list[str]:
+    """What the path cost the TCP of each DPDK port."""
+    all_of: dict[str, dict[str, int]] = {}
+    for repetition in leg.repetitions:
+        for name, counters in repetition.interfaces.items():
+            of = all_of.setdefault(name, {})
+            for key in STACK:
+                of[key] = of.get(key, 0) + counters.get(key, 0)
+    lines = []
+    for name, of in all_of.items():
+        sent, again, timeouts = (of[key] for key in STACK)
+        if again:
+            share = f"{again / sent:.2%} of {sent:,}" if sent else "of none"
+            lines.append(f"{name}: TCP sent {again:,} segments again ({share}), after {timeouts:,} timeouts")
+    return lines
 
 
 def addresses(group: GroupSummary) -> str:
