@@ -81,10 +81,55 @@ def test_a_port_that_cannot_serve_is_told(lab: Lab) -> None:
         (("--port", "pair:a", "--workers", "2"), "each of 2 workers"),
         (("--prefix", "24"), "is for a DPDK port"),
         (("--port", "af_packet:nothere"), "nothere"),
+        (("--port", "pair:a", "--gateway", "10.91.0.1"), "Add --prefix"),
+        (("--port", "pair:a", "--gateway", "10.7.0.1", "--prefix", "24"), "no neighbour"),
     ):
         done = lab.run("serve", "http", "--listen", f"{OWN}:80", *words)
         assert done.code != 0, done.text
         assert told in done.text
+    over = ("--port", "pair:a", "--prefix", "24")
+    for words, code, told in (
+        ((), 104, "Add --listen, like --listen 10.0.0.2:8080"),
+        (("--listen", "10.8.0.2"), 104, "192.0.2.1:8080"),
+        (("--listen", f"{OWN}:80", "--port", "veth9"), 104, "af_packet:veth9"),
+        (("--listen", "127.0.0.1:80"), 104, "a loopback address"),
+        (("--listen", "10.8.0.255:80"), 104, "its network's broadcast address"),
+    ):
+        done = lab.run("serve", "http", *over, *words)
+        assert (done.code, told in done.text) == (code, True), done.text
+
+
+def test_an_address_that_the_kernel_has_is_refused(lab: Lab, ends: Wire) -> None:
+    over = ("--port", "af_packet:w1", "--prefix", "24")
+    served = lab.run("serve", "http", "--listen", f"{Wire.FAR}:80", *over, prefix=ends.at_far)
+    assert (served.code, f"w1 of the kernel has {Wire.FAR}, too" in served.text) == (92, True), served.text
+    words = ("--port", "af_packet:w0", "--ip", f"{Wire.NEAR}/24", "--duration", "1s")
+    ran = lab.run("run", f"http://{Wire.FAR}/", *words, prefix=ends.at_near)
+    assert (ran.code, f"w0 of the kernel has {Wire.NEAR}, too" in ran.text) == (92, True), ran.text
+
+
+def test_targets_that_a_port_cannot_reach_are_told_before_the_load(lab: Lab, ends: Wire) -> None:
+    for target, ip, told in (
+        ("http://localhost/", f"{PEER}/24", "loopback, which no DPDK port reaches"),
+        ("http://127.0.0.1/", f"{PEER}/24", "loopback, which no DPDK port reaches"),
+        (f"http://{OWN}/", "fd09::1/64", "no IPv4 address"),
+    ):
+        words = ("--port", "af_packet:w0", "--ip", ip, "--duration", "1s")
+        done = lab.run("run", target, *words, prefix=ends.at_near)
+        assert (done.code, told in done.text) == (104, True), done.text
+
+
+def test_both_addresses_and_the_vlan_are_options_of_run(lab: Lab, ends: Wire) -> None:
+    port = ("--port", "af_packet:w1", "--prefix", "24", "--vlan", "100")
+    served = Served(lab, ends.at_far, "http", f"{OWN}:80", *port)
+    words = ("--ip", f"{PEER}/24", "--ip", "fd09::1/64", "--vlan", "100", "--mtu", "1400")
+    done = lab.run(
+        "run", f"http://{OWN}/7", "--port", "af_packet:w0", *words, "--interval", "100ms", "--duration", "2s",
+        prefix=ends.at_near,
+    )  # fmt: skip
+    assert done.folder is not None, done.text
+    total = done.trial.groups[0].total
+    assert served.counters()["responses"] == total.messages_delivered > 0
 
 
 def test_a_server_in_a_vlan_answers_tagged_frames(lab: Lab, ends: Wire) -> None:

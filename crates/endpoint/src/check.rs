@@ -1,16 +1,56 @@
 //! Profiles of devices over DPDK: what they may ask for.
 
-use profile::{Error, Profile, Role, Transport};
+use crate::ways::reachable_by_none;
+use profile::{Address, Error, Profile, Role, Target, Transport};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-fn conflict(at: String, what: &str, fix: &str) -> Error {
+pub(crate) fn conflict(at: String, what: &str, fix: &str) -> Error {
     Error::new("ND-104-07", at, what, fix)
 }
 
 /// What is wrong with a profile whose devices run over DPDK; of others nothing.
 pub fn check(profile: &Profile) -> Vec<Error> {
     match &profile.transport {
-        Transport::Dpdk(dpdk) if profile.has_devices() => settings(dpdk),
+        Transport::Dpdk(dpdk) if profile.has_devices() => {
+            let groups = profile.groups.iter().enumerate();
+            let targets = groups.filter_map(|(i, group)| {
+                reachable_by_none(&format!("groups[{i}].target"), &[literal(&group.target)?])
+            });
+            settings(dpdk).into_iter().chain(targets).collect()
+        }
         _ => Vec::new(),
+    }
+}
+
+/// The address that a target names without a resolver.
+fn literal(target: &str) -> Option<IpAddr> {
+    match target.parse::<Target>().ok()?.host.as_str() {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        host => host.parse().ok(),
+    }
+}
+
+/// Why a port cannot have an address; `None`: it can.
+fn no_host(own: &Address) -> Option<&'static str> {
+    let IpAddr::V4(ip) = own.ip else {
+        let IpAddr::V6(ip) = own.ip else { return None };
+        return match ip {
+            Ipv6Addr::LOCALHOST => Some("a loopback address"),
+            _ if ip.is_multicast() => Some("a multicast address"),
+            _ => None,
+        };
+    };
+    // networks of two and of one have no addresses of their own (RFC 3021)
+    let host =
+        own.prefix.filter(|bits| *bits < 31).map(|bits| u32::MAX.checked_shr(bits.into()).unwrap_or(0));
+    match (ip.octets()[0], host) {
+        (127, _) => Some("a loopback address"),
+        (0, _) => Some("no address of a host"),
+        (224..=239, _) => Some("a multicast address"),
+        (240.., _) => Some("a reserved or broadcast address"),
+        (_, Some(host)) if u32::from(ip) & host == host => Some("its network's broadcast address"),
+        (_, Some(host)) if u32::from(ip) & host == 0 => Some("the address of its network"),
+        _ => None,
     }
 }
 
@@ -53,6 +93,12 @@ pub fn settings(dpdk: &profile::Dpdk) -> Vec<Error> {
             let fix = "Give ip, an address in the target's network, as \"10.0.0.1/24\"";
             faults.push(conflict(at("ip"), what, fix));
         }
+        for own in &port.ip.0 {
+            if let Some(why) = no_host(own) {
+                let what = format!("{own} is {why}, which no host can have");
+                faults.push(conflict(at("ip"), &what, "Give the address of a host, like \"10.0.0.1/24\""));
+            }
+        }
     }
     faults
 }
@@ -65,6 +111,35 @@ mod tests {
     fn found(transport: &Value) -> Vec<String> {
         let dpdk = serde_json::from_value(transport.clone()).expect("right otherwise");
         settings(&dpdk).into_iter().map(|fault| fault.at).collect()
+    }
+
+    #[test]
+    fn a_port_has_the_address_of_a_host() {
+        let ip = |ip: &str| found(&json!({"ports": [{"name": "a", "device": "null", "ip": ip}]}));
+        for wrong in [
+            "127.0.0.1",
+            "127.0.0.1/8",
+            "0.0.0.0/0",
+            "224.0.0.1/24",
+            "255.255.255.255",
+            "10.9.0.255/24",
+            "10.9.0.0/24",
+            "::1",
+            "ff02::1/64",
+        ] {
+            assert_eq!(ip(wrong), ["transport.dpdk.ports[0].ip"], "{wrong}");
+        }
+        for right in [
+            "10.9.0.1/24",
+            "10.9.0.255",
+            "10.9.0.0/31",
+            "10.9.0.255/32",
+            "10.9.0.0/8",
+            "fd00::/64",
+            "fe80::1/64",
+        ] {
+            assert!(ip(right).is_empty(), "{right}");
+        }
     }
 
     #[test]

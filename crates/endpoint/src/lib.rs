@@ -17,6 +17,7 @@ mod open;
 mod polling;
 mod port;
 mod server;
+mod ways;
 
 pub use check::check;
 pub use datagram_server::PortDatagrams;
@@ -26,7 +27,6 @@ use dataplane::workers;
 use endpoint::UnstartedEndpoint;
 use protocol::target::Carrier;
 use run::{Control, Plan, Sample, SetupError, Transport};
-use std::collections::HashMap;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -56,7 +56,7 @@ impl DpdkDevices {
     /// Open the ports, and give each a stack for its groups, on each worker.
     fn open(&self, plan: &Plan, control: &Control) -> Result<Vec<UnstartedEndpoint>, SetupError> {
         let workers = check::workers(&self.settings);
-        let port_of = groups(plan, &self.settings);
+        let port_of = ways::ports_of(plan, &self.settings)?;
         let number = &port_of;
         let mine =
             |index: usize| plan.groups.iter().filter(move |group| number.get(&group.name) == Some(&index));
@@ -71,16 +71,6 @@ impl DpdkDevices {
         let endpoint = |ports| UnstartedEndpoint { eal: opened.eal, ports, port_of: port_of.clone() };
         Ok(opened.workers.into_iter().map(endpoint).collect())
     }
-}
-
-/// The number of the port of each group, by the group's name.
-fn groups(plan: &Plan, settings: &profile::Dpdk) -> HashMap<String, usize> {
-    let port = |name: Option<&str>| {
-        let at = |name| settings.ports.iter().position(|port| port.name == name);
-        name.and_then(at).unwrap_or(0)
-    };
-    let all = plan.profile.groups.iter();
-    all.map(|group| (group.name.clone(), port(group.port.as_deref()))).collect()
 }
 
 impl Transport for DpdkDevices {

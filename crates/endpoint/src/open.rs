@@ -3,9 +3,10 @@
 use crate::check::workers;
 use crate::exchange::ROOM;
 use crate::port::StackPort;
+use dataplane::kernel_addresses;
 use dataplane::link_up;
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
-use dpdk::{Eal, EalOptions, NodePools};
+use dpdk::{Device, Eal, EalOptions, NodePools};
 use element::capture::Taps;
 use run::{Control, SetupError};
 use std::net::IpAddr;
@@ -17,6 +18,30 @@ const MORE: u32 = 8_192;
 
 /// Bytes of a frame around its IP packet: Ethernet, and two tags.
 const LINK: u16 = 22;
+
+/// An address of a port that the kernel has, too, on an interface where it sees what comes for the port: it would answer with resets.
+fn not_the_kernels(
+    settings: &profile::Dpdk,
+    sources: impl Fn(usize) -> Vec<IpAddr>,
+) -> Result<(), SetupError> {
+    for (index, port) in settings.ports.iter().enumerate() {
+        let device = port.device.parse::<Device>().ok();
+        if device.as_ref().and_then(Device::shared_interface).is_none() {
+            continue;
+        }
+        let own = port.ip.0.iter().map(|own| own.ip).chain(sources(index));
+        for ip in own {
+            let Some(interface) = kernel_addresses::holder(ip) else { continue };
+            let what =
+                format!("{interface} of the kernel has {ip}, too, and the kernel would answer with resets");
+            let fix = format!(
+                "Give the port an address that no interface has, or take it away: ip address del {ip} dev {interface}"
+            );
+            return Err(SetupError::new("ND-92-12", format!("transport.dpdk.ports[{index}].ip"), what, fix));
+        }
+    }
+    Ok(())
+}
 
 /// Ports that are open.
 #[derive(Debug)]
@@ -35,6 +60,7 @@ pub fn open(
     sources: impl Fn(usize) -> Vec<IpAddr>,
     room: impl Fn(usize) -> (usize, usize),
 ) -> Result<Opened, SetupError> {
+    not_the_kernels(settings, &sources)?;
     let options = EalOptions {
         huge_pages: settings.huge_pages,
         memory_mib: u32::try_from(settings.memory.0.div_ceil(1 << 20)).unwrap_or(u32::MAX),

@@ -86,11 +86,15 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
     };
     let counters = match dpdk {
         Some(mut transport) => {
+            if let Some(fault) = dataplane::ports::check_devices(&transport.ports).into_iter().next() {
+                return Err(at_option(fault));
+            }
             check_address(&settings, &transport)?;
             let queues = u16::try_from(settings.workers).unwrap_or(u16::MAX);
             transport.ports.iter_mut().for_each(|port| port.queues = queues);
             let is_datagram = settings.protocol.is_datagram();
-            let listening = ListeningPort::open(&transport, settings.listen, is_datagram)?;
+            let listening =
+                ListeningPort::open(&transport, settings.listen, is_datagram).map_err(at_option)?;
             ready(settings.listen);
             let ended = |error| end_error("port", error);
             if is_datagram {
@@ -140,6 +144,22 @@ fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupE
 }
 
 /// Whether a DPDK port can serve so: it has the address that is listened at.
+/// An error of the port where its user typed it: a server has no profile.
+fn at_option(mut error: SetupError) -> SetupError {
+    const OPTIONS: [(&str, &str); 5] = [
+        ("device", "--port"),
+        ("ip", "--listen"),
+        ("gateway", "--gateway"),
+        ("mtu", "--mtu"),
+        ("vlan", "--vlan"),
+    ];
+    let key = error.at.strip_prefix("transport.dpdk.ports[0].");
+    if let Some((_, option)) = OPTIONS.iter().find(|(of, _)| key == Some(*of)) {
+        error.at = (*option).to_owned();
+    }
+    error
+}
+
 fn check_address(settings: &Settings, transport: &Dpdk) -> Result<(), SetupError> {
     let conflict = |at: &str, what: &str, fix: &str| Err(SetupError::new("ND-104-07", at, what, fix));
     if settings.listen.port() == 0 {

@@ -204,7 +204,8 @@ pub struct Group {
     /// DPDK only: what the frames are made of, and how fast they come. Default: UDP as the model has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Frame>,
-    /// DPDK only: the port that sends and receives. Default: the first with the role `generator`.
+    /// DPDK only: the port that sends and receives. Default: the first with the role `generator`; for devices with connections the
+    /// one whose network has the target, else one with a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 }

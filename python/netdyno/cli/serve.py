@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,8 +51,9 @@ def serve(
         str | None,
         typer.Option(
             help="Default 127.0.0.1 and 8080 (http), 1883 (mqtt), 5683 (coap), 7 (stream), 9000 (script); "
-            "TLS 8443, 8883, 9443.",
+            "TLS 8443, 8883, 9443. With --port it must be given.",
             metavar="ADDRESS:PORT",
+            parser=_listen,
         ),
     ] = None,
     port: Annotated[
@@ -243,6 +245,10 @@ def serve(
         settings["script"] = config.read(script)
     if tls:
         settings["tls"] = tls
+    if port and listen is None:
+        what = "a DPDK port has no address of its own to listen at"
+        fix = f"Add --listen, like --listen 10.0.0.2:{PORTS[protocol][tls is not None]}"
+        raise Error("ND-104-74", what, at="--port", fix=fix)
     if port:
         settings["port"] = _port(settings["listen"], port, prefix, gateway=gateway, mtu=mtu, vlan=vlan)
     elif needless := [name for name, value in of_port.items() if value is not None]:
@@ -303,8 +309,39 @@ def _tls(
     return {**named, "self_signed": made is not None, "resumption": resumption}
 
 
+def _listen(text: str) -> str:
+    """`ADDRESS:PORT`, an IPv6 address in brackets."""
+    address, colon, port = text.rpartition(":")
+    try:
+        version = ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).version
+        good = colon and port.isdigit() and int(port) < 1 << 16 and address.startswith("[") == (version == 6)
+    except ValueError:
+        good = False
+    if not good:
+        fix = "Like 192.0.2.1:8080, or [2001:db8::1]:8080"
+        raise Error("ND-104-22", f"{text!r} is not ADDRESS:PORT", at="--listen", fix=fix)
+    return text
+
+
 def _port(listen: str, device: str, prefix: int | None, **more: Any) -> dict[str, Any]:
     """A DPDK port with the address that is listened at."""
     address = listen.rpartition(":")[0].strip("[]")
     ip = address if prefix is None else f"{address}/{prefix}"
+    if gateway := more.get("gateway"):
+        _check_gateway(gateway, ip, prefix)
     return {"name": "server", "device": device, "ip": ip, **{key: one for key, one in more.items() if one}}
+
+
+def _check_gateway(gateway: str, ip: str, prefix: int | None) -> None:
+    """A router is in the port's network, or has a link-local address."""
+    if prefix is None:
+        what, fix = "a gateway is for what is outside of the port's network", "Add --prefix"
+        raise Error("ND-104-74", what, at="--gateway", fix=fix)
+    try:
+        router = ipaddress.ip_address(gateway)
+    except ValueError as e:
+        raise Error("ND-104-22", str(e), at="--gateway", fix="Give an IP address") from e
+    network = ipaddress.ip_interface(ip).network
+    if not (router in network or router.is_link_local):
+        fix = "Give the router's address in the port's own network"
+        raise Error("ND-104-74", f"{gateway} is no neighbour of {ip}", at="--gateway", fix=fix)
