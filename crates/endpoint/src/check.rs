@@ -1,6 +1,5 @@
 //! Profiles of devices over DPDK: what they may ask for.
 
-use crate::ways::reachable_by_none;
 use profile::{Address, Error, Profile, Role, Target, Transport};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -28,6 +27,18 @@ fn literal(target: &str) -> Option<IpAddr> {
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
         host => host.parse().ok(),
     }
+}
+
+/// What is wrong where the addresses of a target are this machine's own, which are on no port.
+pub(crate) fn reachable_by_none(at: &str, targets: &[IpAddr]) -> Option<Error> {
+    let own = |ip: &IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let first = targets.first().filter(|_| targets.iter().all(own))?;
+    let what = format!("{first} is this machine's loopback, which no DPDK port reaches");
+    Some(conflict(
+        at.to_owned(),
+        &what,
+        "Give the address of a host that the port reaches: --target GROUP=URL",
+    ))
 }
 
 /// Why a port cannot have an address; `None`: it can.
@@ -111,6 +122,17 @@ mod tests {
     fn found(transport: &Value) -> Vec<String> {
         let dpdk = serde_json::from_value(transport.clone()).expect("right otherwise");
         settings(&dpdk).into_iter().map(|fault| fault.at).collect()
+    }
+
+    #[test]
+    fn loopback_is_on_no_port() {
+        for target in ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0"] {
+            assert!(reachable_by_none("t", &[target.parse().expect("an address")]).is_some(), "{target}");
+        }
+        for targets in [&["10.0.0.1"][..], &["::1", "10.0.0.1"], &[]] {
+            let targets: Vec<IpAddr> = targets.iter().map(|text| text.parse().expect("an address")).collect();
+            assert!(reachable_by_none("t", &targets).is_none(), "{targets:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which port each group uses, and whether its targets can be reached from there.
 
-use crate::check::conflict;
+use crate::check::{conflict, reachable_by_none};
 use profile::{Error, Port};
 use run::{GroupPlan, Plan, SetupError};
 use std::collections::HashMap;
@@ -52,18 +52,6 @@ fn nearest(ports: &[Port], targets: &[IpAddr]) -> usize {
     first(&near).or_else(|| first(&routed)).unwrap_or(0)
 }
 
-/// What is wrong where the addresses of a target are this machine's own, which are on no port.
-pub(crate) fn reachable_by_none(at: &str, targets: &[IpAddr]) -> Option<Error> {
-    let own = |ip: &IpAddr| ip.is_loopback() || ip.is_unspecified();
-    let first = targets.first().filter(|_| targets.iter().all(own))?;
-    let what = format!("{first} is this machine's loopback, which no DPDK port reaches");
-    Some(conflict(
-        at.to_owned(),
-        &what,
-        "Give the address of a host that the port reaches: --target GROUP=URL",
-    ))
-}
-
 /// What is wrong where a port has no address to reach any of these from.
 fn without_family(at: &str, port: &Port, targets: &[IpAddr], sources: &[IpAddr]) -> Option<Error> {
     let serves = |target: &IpAddr| {
@@ -106,17 +94,6 @@ mod tests {
         }
         // any address of a name
         assert_eq!(nearest(&ports(), &[ip("fd00::1"), ip("10.8.0.7")]), 1);
-    }
-
-    #[test]
-    fn loopback_is_on_no_port() {
-        for target in ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0"] {
-            assert!(reachable_by_none("t", &[ip(target)]).is_some(), "{target}");
-        }
-        for targets in [&["10.0.0.1"][..], &["::1", "10.0.0.1"], &[]] {
-            let targets: Vec<IpAddr> = targets.iter().map(|text| ip(text)).collect();
-            assert!(reachable_by_none("t", &targets).is_none(), "{targets:?}");
-        }
     }
 
     #[test]

@@ -159,6 +159,16 @@ def targets(value: Mapping[str, str] | None) -> Mapping[str, str]:
     return value
 
 
+def port(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A DPDK port, with the keys that a profile has for one."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or "device" not in value:
+        wanted = 'a dict with a device, like {"device": "af_packet:veth0", "ip": "10.0.0.1/24"}'
+        raise refused(value, wanted, "port")
+    return {"name": "a", **value}
+
+
 def path(value: str | Path, at: str) -> Path:
     """A path."""
     if not isinstance(value, str | Path):

@@ -65,6 +65,7 @@ def run(
     targets: Mapping[str, str] | None = None,
     thresholds: str | Sequence[str] = (),
     capture: bool = False,
+    port: Mapping[str, Any] | None = None,
     resume: str | Path | Run | None = None,
     fleet: str | None = None,
     tolerate: int = 0,
@@ -78,8 +79,9 @@ def run(
     `what` is a URL or several, a profile or an experiment (its file, or the document itself), or the name of
     a preset. `devices` to `key` are for URLs, and one that a scheme cannot use is refused; `data` that
     begins with @ names a file. `thresholds` are like `"delay.response.p99 <= 50ms"`, for all groups unless
-    one is named. `resume` resumes an interrupted run. `fleet` names a fleet that is up, whose hosts
-    generate the load; `tolerate` of them may be lost.
+    one is named. `port` is the DPDK port that the devices run over, with the keys of a profile, like
+    `{"device": "af_packet:veth0", "ip": "10.0.0.1/24"}`. `resume` resumes an interrupted run.
+    `fleet` names a fleet that is up, whose hosts generate the load; `tolerate` of them may be lost.
     """
     options = arguments.quick(locals())
     conditions = arguments.texts(thresholds, "thresholds")
@@ -96,7 +98,8 @@ def run(
     for number, text in enumerate(conditions):
         with arguments.placed("--threshold", f"thresholds[{number}]"):
             choose.adjust(chosen, {}, {}, None, None, [text])
-    wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions)
+    over = arguments.port(port)
+    wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions, over)
     fleets = cores.fleets(fleet, arguments.whole_number(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
     validation.refuse(wanted, chosen.folder, address)
     return Run(

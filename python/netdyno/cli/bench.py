@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import bench_run, options, values
+from netdyno.cli import bench_run, options, port_options, values
 from netdyno.cli.options import Function, insert, parameter
 from netdyno.cli.url_options import url_options
 from netdyno.cli.verb import Verb, Verbs
@@ -46,6 +46,11 @@ PARAMETERS = {
         parameter("duration", options.Duration),
         parameter("repeat", options.Repeat),
         parameter("resume", options.Resume),
+        parameter("port", port_options.Port),
+        parameter("ip", port_options.Ip),
+        parameter("gateway", port_options.Gateway),
+        parameter("mtu", port_options.Mtu),
+        parameter("vlan", port_options.Vlan),
         parameter("fleet", options.Fleet),
         parameter("tolerate", options.Tolerate, 0),
         parameter("json", options.ResultJson, False),
@@ -59,6 +64,8 @@ PARAMETERS = {
     )
 }
 """Options of all verbs, in the order of the help."""
+PORT = "port ip gateway mtu vlan"
+"""Of verbs whose loads are devices with connections."""
 COMMON = "topology load duration resume json html markdown runs dry_run quiet"
 
 
@@ -156,7 +163,7 @@ _add(
 )
 _add(
     "rate",
-    "threshold resolution repeat fleet tolerate junit csv",
+    f"threshold resolution repeat {PORT} fleet tolerate junit csv",
     """Find the highest load at which every threshold passes.
 
     The load is flows per second in an open loop and devices in a closed loop, up to the profile's load or
@@ -183,7 +190,7 @@ def _application(kind: str, names: str, about: str, rate: str, devices: str = _P
     """Add the verb of a search of an application."""
     said = {"rate": rate, "devices": devices}
     urls = url_options(before="json", searched=True, words=said)
-    _add(kind, f"threshold resolution repeat {names}", about, WhatOrUrl, urls, resolution=0.02)
+    _add(kind, f"threshold resolution repeat {PORT} {names}", about, WhatOrUrl, urls, resolution=0.02)
 
 
 _application(

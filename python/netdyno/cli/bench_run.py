@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import quantities
-from netdyno.cli import bench_application, console, options
+from netdyno.cli import bench_application, console, options, port_options
 from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick
 from netdyno.core.result import Result
@@ -84,7 +84,11 @@ def search(
 
     `messages`: they are rates of messages; `then`: as of `execute`.
     """
-    outputs = options.outputs(given)
+    outputs, over = options.outputs(given), port_options.port(given)
+
+    def place(leg: str, at: str) -> str:
+        return (over and port_options.place(at)) or chosen.place(leg, at)
+
     experiment, schedule, estimate = rfc2544.prepare(
         _request(kind, given, messages),
         chosen,
@@ -92,9 +96,10 @@ def search(
         load=given.get("load"),
         duration=given["duration"],
         thresholds=given.get("threshold") or (),
+        port=over,
     )
     if given["dry_run"]:
-        validation.check(experiment, chosen.folder, place=chosen.place)
+        validation.check(experiment, chosen.folder, place=place)
         _plan(schedule, estimate, outputs.json)
         return PASS
     console.note(_summary(schedule, estimate))
@@ -103,7 +108,7 @@ def search(
         chosen.folder,
         outputs,
         None,
-        chosen.place,
+        place,
         schedule,
         given["resume"],
         then=then,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from netdyno.cli import options, values
+from netdyno.cli import options, port_options, values
 from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick, url_options
 from netdyno.errors import Error
@@ -73,31 +73,11 @@ def run(
         bool,
         typer.Option("--abort-on-fail", help="Stop, with exit 99, once a threshold has failed for good."),
     ] = False,
-    port: Annotated[
-        str | None,
-        typer.Option(
-            help="Run the devices over this DPDK port, like af_packet:veth0. Default: as the profile says.",
-            metavar="DEVICE",
-        ),
-    ] = None,
-    ip: Annotated[
-        str | None,
-        typer.Option(
-            "--ip", help="With --port: its address, which it needs. Default: none.", metavar="ADDRESS/PREFIX"
-        ),
-    ] = None,
-    gateway: Annotated[
-        str | None,
-        typer.Option(help="With --port: router to other networks. Default: none.", metavar="ADDRESS"),
-    ] = None,
-    mtu: Annotated[
-        int | None,
-        typer.Option(
-            help="With --port: largest IP packet, bytes. Default: what the device takes, at most 1500.",
-            metavar="BYTES",
-            parser=values.whole("--mtu", 576, 9600),
-        ),
-    ] = None,
+    port: port_options.Port = None,
+    ip: port_options.Ip = None,
+    gateway: port_options.Gateway = None,
+    mtu: port_options.Mtu = None,
+    vlan: port_options.Vlan = None,
     transport: Annotated[
         str | None,
         typer.Option(
@@ -130,13 +110,15 @@ def run(
         netdyno run mqtts://broker -t sensor/{device} -d '{"t": 21}' --user lab:secret --cacert ca.pem
         netdyno run ping://10.0.0.2 udp://10.0.0.2:7 --interval 10ms
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
-        netdyno run iot-mixed --port af_packet:veth0 --ip 10.0.0.1/24 --target web=http://10.0.0.2
+        netdyno run http://10.0.0.2/ --port af_packet:veth0 --ip 10.0.0.1/24 --rate 1000/s
         netdyno run mine.yaml --json --junit verdict.xml
     """
     chosen = choose(what, quick(given))
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
-    over = _port(port, ip, gateway, mtu)
+    over = typed_port = port_options.port(
+        {"port": port, "ip": ip, "gateway": gateway, "mtu": mtu, "vlan": vlan}
+    )
     if transport:
         if over:
             fix = "Leave one of them out"
@@ -150,15 +132,18 @@ def run(
     typed |= {"phases.measure": "--duration"} if duration else {}
     typed |= {"phases.warmup": "--warmup"} if warmup else {}
     typed |= {"capture.filter": "--capture-filter"} if capture_filter else {}
-    for key in over or {}:
-        typed[f"transport.dpdk.ports[0].{key}"] = "--port" if key in ("name", "device") else f"--{key}"
     for one in chosen.experiment.legs:
         profile = spec.resolve_profile(one.profile, chosen.folder)
         listed = profile.get("thresholds")
         typed |= limits.places(threshold or (), profile, len(listed) if isinstance(listed, list) else 0)
 
     def place(leg: str, at: str) -> str:
-        return typed.get(at) or typed.get(at.partition("].")[0] + "]") or chosen.place(leg, at)
+        return (
+            (typed_port and port_options.place(at))
+            or typed.get(at)
+            or typed.get(at.partition("].")[0] + "]")
+            or chosen.place(leg, at)
+        )
 
     try:
         code = execute(
@@ -188,21 +173,6 @@ def _pairs(texts: list[str]) -> dict[str, str]:
             )
         found[name] = url
     return found
-
-
-def _port(device: str | None, ip: str | None, gateway: str | None, mtu: int | None) -> dict[str, Any] | None:
-    """The port of `--port` as a profile has it."""
-    given = {"ip": ip, "gateway": gateway, "mtu": mtu}
-    more = {key: value for key, value in given.items() if value is not None}
-    if device is None:
-        if more:
-            alone = f"--{next(iter(more))}"
-            raise Error("ND-104-07", f"{alone} is of --port", at=alone, fix="Add --port DEVICE")
-        return None
-    if ip is None:
-        what = "a port has an address of its own, which no kernel has"
-        raise Error("ND-104-07", what, at="--port", fix="Add --ip, like --ip 10.0.0.1/24")
-    return {"name": "a", "device": device} | more
 
 
 def _capture(on: bool, text: str | None) -> dict[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,12 @@ def prepare(
     load: float | None = None,
     duration: float | None = None,
     thresholds: Sequence[str] = (),
+    port: Mapping[str, Any] | None = None,
 ) -> tuple[Experiment, Search, Estimate]:
     """The experiment that is searched, its schedule, and what it will take."""
     if duration is not None:
         trial_length(duration)
-    experiment = adjust(chosen, {"load": load}, {}, None, thresholds=thresholds)
+    experiment = adjust(chosen, {"load": load}, {}, None, thresholds=thresholds, port=port)
     if topology:
         experiment = placed(experiment, topology)
     seconds = _measure(experiment, chosen.folder) if duration is None else duration
