@@ -1,11 +1,24 @@
 //! Plays a test.
 
 mod expect;
+
+/// Whether a challenge says that the credentials were right, and only their nonce too old.
+fn is_stale(message: &Message) -> bool {
+    let says = |name: &str| {
+        let of = |value: &String| {
+            field::param(value, "stale").is_some_and(|stale| stale.eq_ignore_ascii_case("true"))
+        };
+        field::values(message, name).iter().any(of)
+    };
+    says("WWW-Authenticate") || says("Proxy-Authenticate")
+}
+
 #[cfg(test)]
 mod tests;
 
 use crate::agent::{Agent, Peer};
 use crate::draft::{self, Sequence};
+use crate::field;
 use crate::file::{Account, Level, Request, Test, Transport};
 use crate::ladder::{Arrow, hidden, summary};
 use crate::names::{Identity, Names, Saved, random};
@@ -47,6 +60,8 @@ struct Sent {
     ack: bool,
     /// A challenge was answered.
     answered: bool,
+    /// With credentials: their nonce may turn out to have been too old, once.
+    renewable: bool,
 }
 
 /// A message that was received.
@@ -235,6 +250,7 @@ impl<'a> Player<'a> {
             auth: send.auth,
             ack: send.ack,
             answered: false,
+            renewable: false,
         };
         self.transmit(sent)
     }
@@ -338,7 +354,7 @@ impl<'a> Player<'a> {
         let cancel = transaction::cancel(&message).map_err(|fault| file(fault.to_string()))?;
         let peer = Peer::Address(self.request.server);
         let (auth, ack, answered) = (Auth::None, true, false);
-        self.transmit(Sent { agent, name, message: cancel, peer, auth, ack, answered })
+        self.transmit(Sent { agent, name, message: cancel, peer, auth, ack, answered, renewable: false })
     }
 
     // --- what agents receive
@@ -422,7 +438,9 @@ impl<'a> Player<'a> {
         if !matches!(code, 401 | 407) || self.sent[at].auth == Auth::None {
             return Ok(false);
         }
-        if std::mem::replace(&mut self.sent[at].answered, true) {
+        // a nonce may end while a message is on its way (RFC 7616 section 3.3)
+        let renewed = std::mem::take(&mut self.sent[at].renewable) && is_stale(message);
+        if std::mem::replace(&mut self.sent[at].answered, true) && !renewed {
             return Ok(false);
         }
         let account = self.account(&self.sent[at].message);
@@ -445,6 +463,7 @@ impl<'a> Player<'a> {
             auth: old.auth,
             ack: old.ack,
             answered: true,
+            renewable: old.auth == Auth::Right && !renewed,
         };
         self.transmit(sent)?;
         Ok(true)

@@ -111,6 +111,16 @@ fn a_challenge_is_answered_where_there_is_a_password() {
 }
 
 #[test]
+fn credentials_whose_nonce_was_too_old_are_given_again_once() {
+    const STALE: (u16, &str) =
+        (401, "WWW-Authenticate: Digest realm=\"r\", nonce=\"o\", stale=TRUE, qop=\"auth\"");
+    let play =
+        |answers: &'static [(u16, &'static str)]| play(answers, Some("secret"), register("200", &[])).0;
+    assert_eq!(play(&[CHALLENGE, STALE, (200, "")]), Verdict::Pass);
+    assert_eq!(play(&[CHALLENGE, STALE, STALE, (200, "")]), Verdict::Fail, "it would go on for ever");
+}
+
+#[test]
 fn wrong_files_are_refused() {
     for (step, expected) in [
         (json!({"uas sends": "X"}), "uas is none of the test's agents"),
