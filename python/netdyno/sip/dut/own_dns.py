@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from typing import Annotated, ClassVar
 
 from dnslib import CLASS, QTYPE, DNSQuestion, DNSRecord
@@ -14,7 +13,7 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings, url_host
 from netdyno.lab.dut.server import START_TIMEOUT, Server
 from netdyno.sip.dns.answers import COUNTERS, RECORD
-from netdyno.system import namespace
+from netdyno.system import namespace, python
 
 _FAULT = r"^[A-Za-z0-9_.*-]{1,253}(/[A-Za-z]{1,10})?=[a-z]{4,8}(:[0-9.]{1,12}(ms|s|%))?$"
 
@@ -42,7 +41,7 @@ class OwnDns(Server):
 
     def command(self) -> list[str]:
         o = self.options
-        words = [sys.executable, "-m", "netdyno", "sip", "dns", o.zone, "--ttl", str(o.ttl)]
+        words = python.module("netdyno", "sip", "dns", o.zone, "--ttl", str(o.ttl))
         words += ["--listen", f"{url_host(self.place.address)}:{o.port}"]
         for option, given in (("--record", o.records), ("--fault", o.faults)):
             for one in given:
