@@ -126,7 +126,7 @@ def test_what_is_nothing_to_run_is_refused(what: Any) -> None:
         ({"targets": {"x": "http://h"}}, "ND-104-26", "targets"),
         ({"targets": {"x": 5}}, "ND-104-04", "targets"),
         ({"port": {"ip": "10.0.0.1/24"}}, "ND-104-04", "port"),
-        ({"port": {"device": "null"}}, "ND-104-07", "transport.dpdk.ports[0].ip"),
+        ({"port": {"device": "null"}}, "ND-104-07", "port['ip']"),
         ({"repeat": 1.5}, "ND-104-04", "repeat"),
         ({"repeat": 0}, "ND-104-05", "repeat"),
         ({"load": -1}, "ND-104-05", "load"),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netdyno import config
-from netdyno.cli import app, init, run
+from netdyno.cli import app, init, port_options
 from netdyno.cli.compare import conclusion
 from netdyno.core.result import DutReport, Leg, Repetition
 from netdyno.errors import Error
@@ -469,8 +469,16 @@ def test_a_server_on_this_machine_gets_a_modest_load_unless_one_is_said() -> Non
 
 
 def test_a_port_of_the_command_line_is_one_of_a_profile() -> None:
-    assert run._port(None, None, None, None) is None
-    port = {"name": "a", "device": "null", "ip": "10.0.0.1/24"}
-    assert run._port("null", "10.0.0.1/24", None, None) == port
-    more = {"gateway": "10.0.0.254", "mtu": 9000}
-    assert run._port("null", "10.0.0.1/24", "10.0.0.254", 9000) == port | more
+    assert port_options.port({}) is None
+    port = {"name": "a", "device": "null", "ip": ["10.0.0.1/24"]}
+    assert port_options.port({"port": "null", "ip": ["10.0.0.1/24"], "gateway": None}) == port
+    more = {"gateway": ["10.0.0.254"], "mtu": 9000, "vlan": 100}
+    assert port_options.port({"port": "null", "ip": ["10.0.0.1/24"], **more}) == port | more
+    for given, at in (({"mtu": 9000}, "--mtu"), ({"port": "null", "vlan": 1}, "--port")):
+        with pytest.raises(Error) as refused:
+            port_options.port(given)
+        assert (refused.value.code, refused.value.at) == ("ND-104-07", at)
+    places = {"ip": "--ip", "ip[1]": "--ip", "mtu": "--mtu", "device": "--port", "name": "--port"}
+    for key, option in places.items():
+        assert port_options.place(f"transport.dpdk.ports[0].{key}") == option
+    assert port_options.place("groups[0].target") is None

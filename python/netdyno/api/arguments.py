@@ -169,6 +169,17 @@ def port(value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {"name": "a", **value}
 
 
+@contextlib.contextmanager
+def of_port(value: Mapping[str, Any] | None) -> Iterator[None]:
+    """What is said of a profile's port is of the one that was given."""
+    try:
+        yield
+    except Error as e:
+        _, of, key = (e.at or "").partition("transport.dpdk.ports[0].")
+        at = f"port[{key.partition('.')[0]!r}]" if value is not None and of else e.at
+        raise Error(e.code, e.what, at, e.fix, e.all) from e
+
+
 def path(value: str | Path, at: str) -> Path:
     """A path."""
     if not isinstance(value, str | Path):

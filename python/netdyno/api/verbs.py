@@ -101,7 +101,8 @@ def run(
     over = arguments.port(port)
     wanted = choose.adjust(chosen, trial, places, repeat, {} if capture else None, conditions, over)
     fleets = cores.fleets(fleet, arguments.whole_number(tolerate, "tolerate", 0, 1000) or 0, wanted, address)
-    validation.refuse(wanted, chosen.folder, address)
+    with arguments.of_port(over):
+        validation.refuse(wanted, chosen.folder, address)
     return Run(
         *_run_trials(wanted, chosen.folder, runs, store, address, on_sample, resume=resume, fleets=fleets)
     )
