@@ -75,6 +75,8 @@ pub(crate) struct SharedStream {
     rest: Vec<u8>,
     /// The server has said that it sends no more: it is read until that shows.
     ended: bool,
+    /// Why a write failed. Who shares it hears of that when what the server said before has been read.
+    failed: Option<ConnError>,
 }
 
 impl SharedStream {
@@ -84,7 +86,7 @@ impl SharedStream {
         let (up, local, lost) = (Cell::new(false), Cell::new(None), RefCell::new(None));
         let state = Rc::new(State { peer: group.addresses.at(key.2), up, local, lost });
         let (members, out, rest) = (BTreeSet::new(), Outbox::default(), Vec::new());
-        Ok(Self { key, conn: Some(conn), state, members, out, rest, ended: false })
+        Ok(Self { key, conn: Some(conn), state, members, out, rest, ended: false, failed: None })
     }
 
     /// The socket.
@@ -131,13 +133,13 @@ impl SharedStream {
             && let Err(lost) = conn.send(&mut self.out)
         {
             self.out.clear();
-            self.state.lost.borrow_mut().get_or_insert(lost.sending());
+            self.failed.get_or_insert(lost.sending());
         }
     }
 
     /// Whether a write failed, of which devices do not know yet.
     pub fn has_failed(&self) -> bool {
-        self.conn.is_some() && self.state.lost.borrow().is_some()
+        self.conn.is_some() && self.failed.is_some()
     }
 
     /// The server sends no more.
@@ -151,7 +153,7 @@ impl SharedStream {
         match conn.progress() {
             // what the server said before is read first
             Err(lost) if self.state.up.get() => {
-                self.state.lost.borrow_mut().get_or_insert(lost.sending());
+                self.failed.get_or_insert(lost.sending());
             }
             Err(lost) => self.lose(lost, events),
             Ok(()) => self.note_up(events),
@@ -241,9 +243,7 @@ impl SharedStream {
             }
         }
         self.rest.extend_from_slice(&batch.bytes[at..end]);
-        if lost.is_none() && self.has_failed() {
-            lost = self.state.lost.take();
-        }
+        let lost = lost.or_else(|| self.failed.take_if(|_| !batch.more));
         if let Some(lost) = lost {
             batch.more = false;
             self.rest = Vec::new();
