@@ -43,4 +43,5 @@ def test_messages_of_a_run_appear_while_it_is_under_way(lab: Lab, monkeypatch: p
     # caller, proxy and callee
     assert rows[begins - 1].count("127.0.0.1:") >= 2
     steps = ["INVITE sip:", "180 ", "200 OK (INVITE)", "ACK sip:", "BYE sip:", "200 OK (BYE)"]
-    assert all(sum(step in row for row in call) == 2 for step in steps), rows
+    # one from caller and one to callee, or more where a busy machine had one sent again
+    assert all(sum(step in row for row in call) >= 2 for step in steps), rows
