@@ -147,7 +147,19 @@ def test_a_lost_connection_is_opened_again_and_named(lab: Lab, word: bool) -> No
     server = Losing(after=20, word=word)
     try:
         words = ("sip", "load", f"sip:127.0.0.1:{server.port};transport=tcp", "--scenario", "options")
-        load = ("--rate", "30/s", "--users", "10", "--duration", "3s", "--connections", "one", "--quiet")
+        load = (
+            "--rate",
+            "30/s",
+            "--users",
+            "10",
+            "--duration",
+            "3s",
+            "--warmup",
+            "0s",
+            "--connections",
+            "one",
+            "--quiet",
+        )
         done = lab.run(*words, *load)
     finally:
         server.close()
