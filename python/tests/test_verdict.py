@@ -86,6 +86,19 @@ def test_a_group_that_delivered_nothing_fails_whatever_its_thresholds_say() -> N
         assert "of 10 messages; in that time 10 failures" in check.what
 
 
+def test_who_was_refused_before_the_measure_phase_and_rests_there_fails() -> None:
+    never = group()
+    never.total = Counts(flows_failed=50, failures={"refused": 50})
+    found = judged(never, [])
+    (check,) = found.checks
+    assert (found.verdict, check.check, check.passed) == ("fail", "delivery", False)
+    assert "before it 50 failures, and nothing but these: refused × 50" in check.what
+    # one that was let in before is not blamed for a phase in which nothing fell due
+    once = group()
+    once.total = Counts(messages_sent=1, messages_delivered=1, flows_failed=50, failures={"refused": 50})
+    assert not judged(once, []).checks
+
+
 def test_flows_that_end_well_do_not_stand_for_answers() -> None:
     refused = {"messages_sent": 60, "flows_completed": 4, "failures": {"rejected": 60}}
     one = group(**refused)

@@ -37,7 +37,9 @@ def _stalls(threshold: Mapping[str, Any]) -> GroupMetric | None:
 
 
 def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
-    """Whether the group asked for an answer of the other side in the measure phase."""
+    """Whether it asked for an answer of the other side in the measure phase, or was never let in."""
+    if never_let_in(group):
+        return True
     counts = group.measured
     failed = sum(counts.failures.values())
     model, given = models.of_group(spec)
@@ -53,6 +55,16 @@ def asks(group: GroupResult, spec: Mapping[str, Any]) -> bool:
         connects = scheme is not None and scheme.connects
         return connects and failed > 0 and not counts.messages_sent
     return bool(counts.messages_sent or counts.messages_intended or counts.flows_intended or failed)
+
+
+def never_let_in(group: GroupResult) -> bool:
+    """Whether all that it tried in the whole run failed before it could send anything.
+
+    Flows that fail in a row rest longer and longer: none of them may fall into a short measure phase.
+    """
+    counts = group.total
+    done = counts.messages_sent or counts.messages_delivered or counts.flows_completed
+    return any(counts.failures.values()) and not done
 
 
 def _delivery(
@@ -74,7 +86,12 @@ def _delivery(
         unit = load_unit.of(worst)
         sent, done = load_unit.count(counts, unit.offered), load_unit.completed(unit)
         said = f"nothing was {done} of {sent:,} {unit.name}" if sent else f"no {unit.name} could be sent"
-        what = f"{said}; in that time {failed:,} failures"
+        if failed or not never_let_in(worst):
+            what = f"{said}; in that time {failed:,} failures"
+        else:
+            why = causes.frequencies(worst.total.failures)
+            before = sum(worst.total.failures.values())
+            what = f"{said}; before it {before:,} failures, and nothing but these"
         what += f": {why}" if why else ""
     return [
         CheckResult(
