@@ -82,12 +82,13 @@ def _ended(core: Core) -> dict[str, Any]:
     return result
 
 
-def _sipp(name: str) -> Callable[[float], dict[str, float]]:
+def sipp(name: str, *transport: str) -> Callable[[float], dict[str, float]]:
+    """A round of SIPp's own callers and callees; `transport` are its words for another one than UDP."""
     program = need("sipp")
 
     def play(seconds: float) -> dict[str, float]:
         calls = int(SIPP_RATE * seconds)
-        end = ("-i", "127.0.0.1", *SIPP_ROOM, "-nostdin")
+        end = ("-i", "127.0.0.1", *transport, *SIPP_ROOM, "-nostdin")
         with server(name, SERVER, program, "-sn", "uas", "-p", str(PEER), *end, port=PEER) as uas:
             before, began = cpu_of(uas.pid), time.monotonic()
             many = ("-r", "200000", "-l", str(AT_ONCE), "-m", str(calls), "-d", "0")
@@ -124,7 +125,7 @@ def _calls(sockets: str) -> Callable[[], contextlib.AbstractContextManager[Sides
                 rate = result["groups"][0]["measured"]["sessions_completed"] / seconds
                 return {"rate": rate, "cpu": cpu / calls * 1e6, "uas": spent / calls * 1e6}
 
-            yield Sides(ours, (Peer("sipp -sn uac, uas", {"": _sipp(name)}),))
+            yield Sides(ours, (Peer("sipp -sn uac, uas", {"": sipp(name)}),))
             uac.close()
             uas.close()
 

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from bed import (
     BEYOND,
-    GENERATOR,
     SERVER,
     Core,
     cpu_of,
     folder,
-    inside,
-    measured,
     namespace,
-    need,
     profile,
     server,
 )
+from cases_sip import AT_ONCE, OURS, sipp
 from rounds import Peer, Sides, UnusableError
 
-AT_ONCE = 1000
-OURS, OURS_TLS, PEER = 5070, 5071, 5080
-SIPP_RATE = 20_000
-"""Calls for each second of a round of SIPp, which ends when all of them have."""
+OURS_TLS = 5071
 AUDIO = 3_000
 """Calls with audio at once."""
 
@@ -67,30 +60,12 @@ def _one_connection(scheme: str, port: int) -> Callable[[], contextlib.AbstractC
                     rate = within["sessions_completed"] / seconds
                     return {"rate": rate, "cpu": cpu / total["sessions_completed"] * 1e6}
 
-                peers = () if tls else (Peer("sipp -t t1 -sn uac, uas", {"": _sipp(name)}),)
+                peers = () if tls else (Peer("sipp -t t1 -sn uac, uas", {"": sipp(name, "-t", "t1")}),)
                 absent = {"sipp -t l1": "this distribution builds SIPp without TLS"} if tls else {}
                 yield Sides(ours, peers, absent=absent)
                 core.close()
 
     return setup
-
-
-def _sipp(name: str) -> Callable[[float], dict[str, float]]:
-    program = need("sipp")
-
-    def play(seconds: float) -> dict[str, float]:
-        calls = int(SIPP_RATE * seconds)
-        end = ("-i", "127.0.0.1", "-t", "t1", "-buff_size", "4194304", "-nostdin")
-        with server(name, SERVER, program, "-sn", "uas", "-p", str(PEER), *end, port=PEER):
-            began = time.monotonic()
-            many = ("-r", "200000", "-l", str(AT_ONCE), "-m", str(calls), "-d", "0")
-            _, cpu = measured(
-                inside(name, GENERATOR, program, "-sn", "uac", *end, *many, f"127.0.0.1:{PEER}"), 300
-            )
-            took = time.monotonic() - began
-        return {"rate": calls / took, "cpu": cpu / calls * 1e6}
-
-    return play
 
 
 tcp, tls = _one_connection("sip+tcp", OURS), _one_connection("sips", OURS_TLS)
