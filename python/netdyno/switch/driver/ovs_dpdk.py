@@ -26,6 +26,12 @@ PATIENCE = 60.0
 MEMIF_QUEUES = 2
 """Of a port over memif, each way: the thread that polls sends by one, and the main thread by the other.
 Frames to a queue that the process behind the port does not have are lost."""
+IDLE_SLEEP = ("pmd-maxsleep", "pmd-sleep-max")
+"""Microseconds that an idle polling thread may sleep, by the names that versions of Open vSwitch have for it.
+
+DPDK's memif reads a port's memory in the midst of its connecting, and faults, where the thread that polls
+loses its processor between two of its instructions. One that sleeps most of the time does not.
+"""
 
 
 class Options(ovs.Options):
@@ -127,6 +133,7 @@ class OvsDpdk(Ovs):
             # else Open vSwitch asks for 0.6 GB at once where virtual machines are
             **({"per-port-memory": "true"} if self.vhost_user or o.shared else {}),
             **({"userspace-tso-enable": "true"} if o.tso else {}),
+            **(dict.fromkeys(IDLE_SLEEP, "10000") if o.memif else {}),
         }
 
     def interface(self, port: str) -> tuple[str, list[str]]:
@@ -158,6 +165,9 @@ class OvsDpdk(Ovs):
                     what = f"nobody is behind the port {port} within {PATIENCE:g} s"
                     raise Error("ND-92-60", what, at=self.place.at, fix="See the log of its function")
                 time.sleep(0.05)
+        if self.options.memif:
+            awake = [f"other_config:{key}=0" for key in IDLE_SLEEP]
+            self._running().vsctl("set", "Open_vSwitch", ".", *awake)
 
     def watch_shared(self, on: bool) -> None:
         made, add = self._running(), list[str]()
