@@ -19,6 +19,9 @@ from netdyno.web.follow import Follower
 
 MOST = 500
 """Runs of the list."""
+WRITES = 10.0
+"""Seconds after its last trial in which the process of a run may write more; one that goes on, like a
+notebook, holds nobody up for longer."""
 LOOK = 1.0
 """Seconds between two looks whether a run is over."""
 
@@ -76,6 +79,9 @@ class RunSource:
         self.run, self.over = run, False
         self.follower = Follower(folder)
         self._asked = 0.0
+        self._owner: tuple[int, int] | None = None
+        self._finished: float | None = None
+        """When the run was first seen to be over."""
         self._links: dict[str, str] = {}
         """What passed impaired links, by the edge of the drawing."""
 
@@ -85,7 +91,7 @@ class RunSource:
         now = asyncio.get_running_loop().time()
         if now - self._asked >= LOOK:
             self._asked = now
-            self.over = not await asyncio.to_thread(_under_way, self.run)
+            self.over = await asyncio.to_thread(self.is_over, now)
             asked = self.follower.plan.get("links")
             if isinstance(asked, dict):
                 self._links = await asyncio.to_thread(_links, asked)
@@ -103,11 +109,16 @@ class RunSource:
         again = await asyncio.to_thread(self.follower.snapshot)
         return {"again": again, "now": self.follower.now(), "links": self._links}
 
-
-def _under_way(run: str) -> bool:
-    with Store() as store:
-        owner = store.owners().get(run)
-    return owner is not None and proc.alive(*owner)
+    def is_over(self, now: float) -> bool:
+        """Also what its process writes after the last trial, like ladders, is there."""
+        with Store() as store:
+            owner = store.owners().get(self.run)
+        if owner is None:
+            self._finished = now if self._finished is None else self._finished
+            if now - self._finished > WRITES:
+                return True
+        self._owner = owner or self._owner
+        return self._owner is None or not proc.alive(*self._owner)
 
 
 def _links(asked: Mapping[str, Any]) -> dict[str, str]:
