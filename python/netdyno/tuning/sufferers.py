@@ -70,6 +70,12 @@ def of_queue(text: str) -> Sufferer | None:
     return most(found)
 
 
+def of_overflow(one: SocketLine, dropped: int) -> Sufferer:
+    """A listener whose queue was full for moments, between looks: the kernel counts what it drops."""
+    words = f"its queue of {one.longest:,} was full for moments, and {dropped:,} connections were turned away"
+    return Sufferer(owner_of(one), words, 0.5)
+
+
 def of_half_open(text: str) -> Sufferer | None:
     """The listener with most connections that are half open: `ss -tanpOH`."""
     lines = parse(text)

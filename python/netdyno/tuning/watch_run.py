@@ -361,6 +361,8 @@ class NamespaceWatch:
             exact = rates.get("TcpExtListenDrops", 0.0) <= overflows
             lost = self._short.count(time.monotonic(), live_sockets.listeners(self.where), exact)
             self._full.update((one.pid, one.fd) for one, _ in lost)
+            dropped = [sufferers.of_overflow(one, count) for one, count in lost if one.pid]
+            self._fullest = sufferers.most([self._fullest, *dropped])
         stuck = self._accept_nothing(rates)
         found[STUCK] = float(len(stuck))
         for name, follower in FOLLOWERS.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netdyno.lab.sockets import Connection
 from netdyno.tuning import sufferers
 from netdyno.tuning.gauges import Ends, Reading, Span
+from netdyno.tuning.socket_drops import dropped
 from netdyno.tuning.sufferers import Owner, Sufferer
 
 LISTENERS = """\
@@ -68,6 +69,15 @@ def test_a_queue_that_has_drained_names_nobody() -> None:
     for waiting, named in ((1, False), (31, False), (32, True)):
         text = f'LISTEN {waiting} 64 0.0.0.0:80 0.0.0.0:* users:(("nginx",pid=9,fd=6))\n'
         assert (sufferers.of_queue(text) is not None) == named
+
+
+def test_a_queue_that_only_the_kernel_saw_full_has_an_owner() -> None:
+    text = 'LISTEN 0 64 0.0.0.0:80 0.0.0.0:* users:(("nginx",pid=9,fd=6)) skmem:(r0,rb1,t0,tb1,f0,w0,o0,bl0,d{})\n'
+    ((one, count),) = dropped(text.format(3), text.format(10))
+    assert str(sufferers.of_overflow(one, count).owner) == "nginx (process 9), port 80"
+    # one that is seen full tells more
+    full = sufferers.of_queue(text.format(10).replace("LISTEN 0", "LISTEN 65"))
+    assert sufferers.most([sufferers.of_overflow(one, count), full]) is full
 
 
 def test_of_two_listeners_on_one_port_it_is_that_of_the_address() -> None:
