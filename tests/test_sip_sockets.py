@@ -156,10 +156,9 @@ def test_each_response_is_in_one_counter(lab: Lab) -> None:
     calls = own["sessions_completed"]
     assert calls == own["session_requests"] > 10
     received = ("trying_responses", "provisional_responses", "sessions_answered", "disconnects_accepted")
-    # the last response of a flow may come when its user agent is asked for nothing any more
-    assert sum(own[name] for name in (*received, "responses_repeated")) == SEEN["responses"] == 10 * calls, (
-        own
-    )
+    counted = sum(own[name] for name in (*received, "responses_repeated"))
+    # of each call the last, again to BYE, may come when its user agent is no more
+    assert SEEN["responses"] == 10 * calls >= counted >= 9 * calls, own
     assert own["trying_responses"] == own["provisional_responses"] == 3 * calls
 
 
