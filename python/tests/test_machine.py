@@ -53,6 +53,18 @@ def test_a_bare_server_is_told_every_command(server: Machine) -> None:
     assert all(one.fix for one in found.values() if one.state in ("missing", "optional"))
 
 
+def test_drivers_of_runtime_packages_are_found_too(server: Machine) -> None:
+    """Files without a version in their names are of DPDK's development package."""
+    every = findings(server)["DPDK drivers"].found
+    for file in (server.root / "usr/lib").rglob("librte_net_*.so"):
+        (file.parent / f"{file.name}.25").symlink_to(f"{file.name}.25.1")
+        file.rename(file.parent / f"{file.name}.25.1")
+    found = findings(server)
+    assert found["DPDK drivers"].found == every
+    assert found["DPDK"].state == "ok"
+    assert "DPDK net_ixgbe" in found[f"NIC {PORTS[0]}"].found
+
+
 def set_up(root: Path) -> None:
     """Do what the commands do."""
     for node, free in ((0, 500), (1, 512)):

@@ -203,13 +203,13 @@ class Machine:
     @cached_property
     def pmds(self) -> list[Pmd]:
         """The drivers for network devices that are installed with DPDK."""
-        files = [
-            file
-            for base in ("usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64")
-            for below in ("dpdk", "*/dpdk")
-            for file in sorted((self.root / base).glob(f"{below}/pmds-*/librte_net_*.so"))
-        ]
-        return [pmd for file in files for pmd in _pmds(file)]
+        files: dict[tuple[Path, str], Path] = {}
+        for base in ("usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"):
+            for below in ("dpdk", "*/dpdk"):
+                # names that end with .so alone are of the development package
+                for file in sorted((self.root / base).glob(f"{below}/pmds-*/librte_net_*.so*")):
+                    files.setdefault((file.parent, file.name.partition(".so")[0]), file)
+        return [pmd for file in files.values() for pmd in _pmds(file)]
 
     # ---- memory, IOMMU, cores
 
