@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -147,6 +149,24 @@ def test_the_first_file_system_has_busybox_modules_and_scripts(tmp_path: Path) -
     assert all(names.index(str(Path(n).parent)) < names.index(n) for n in names if "/" in n)
     for library in initramfs.libraries(busybox):
         assert str(library).lstrip("/") in found
+
+
+def test_a_large_program_goes_without_what_a_debugger_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(Path(sys.executable).read_bytes())
+    with program.open("ab") as file:
+        file.write(bytes(1 << 20))
+    monkeypatch.setattr(initramfs, "LARGE", 1 << 20)
+    monkeypatch.setattr(initramfs.shutil, "which", lambda name: None)
+    assert initramfs.stripped(program) == program.read_bytes()
+    monkeypatch.undo()
+    if not shutil.which("strip"):
+        pytest.skip("strip is not installed")
+    assert initramfs.stripped(program) == program.read_bytes(), "a small one is left as it is"
+    monkeypatch.setattr(initramfs, "LARGE", 1 << 20)
+    assert len(initramfs.stripped(program)) < program.stat().st_size
 
 
 def test_scripts_take_any_name_for_what_it_is(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "http": {"seconds": 0.5, "rate": 100},
     "mqtt": {"seconds": 0.5, "rate": 50},
     "stream": {"seconds": 0.5, "rate": 500, "devices": 5},
+    "rfc2544": {"seconds": 0.5, "most": 200, "devices": 2, "loss": 0.5, "resolution": 0.5},
     "connect-burst": {"connections": 50, "stall": 0.9},
     "connect-rate": {"seconds": 0.1},
     "half-open": {"half_open": 20, "connections": 5},
@@ -50,7 +51,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "udp-burst": {"datagrams": 50},
     "command": {"load": "echo total 5", "metrics": ["total=total (.+)"], "better": ["higher"]},
 }
-REAL = {"http", "mqtt", "stream"}
+REAL = {"http", "mqtt", "stream", "rfc2544"}
 """Those that need the real daemon."""
 
 
@@ -125,7 +126,8 @@ def test_contract(name: str, site: Site, real_daemon: None, monkeypatch: pytest.
             before = datagrams(site.server)
             seen = load.run(site, seed)
             # a generator that gets no CPU is late, and says so; what was sent all the same is counted as ever
-            assert bool(seen.wrong) == bool(reasons), seen.wrong
+            # a search that saw it has another rate in its place
+            assert bool(seen.wrong) == (bool(reasons) and name != "rfc2544"), seen.wrong
             assert {one.code for one in reasons} <= OF_TIME, seen.wrong
             assert seen.metrics.keys() == load.metrics.keys()
             assert all(math.isfinite(value) and value >= 0 for value in seen.metrics.values())
@@ -338,6 +340,6 @@ def test_profiles_of_our_own_models_are_json() -> None:
     for name in REAL:
         load: Any = WORKLOADS[name](LITTLE[name])
         load._urls = {"http": "http://h", "mqtt": "mqtt://h", "udp": "udp://h"}
-        assert isinstance(load, core._Core)
+        assert isinstance(load, core.Core)
         made = json.loads(json.dumps(load.profile(2**40)))
         assert made["groups"][0]["target"].endswith("://h")

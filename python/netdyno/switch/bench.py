@@ -32,7 +32,7 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import guests, remote
+from netdyno.switch import guests, ports, remote
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.guests import Endpoints, Guest, Machines
@@ -41,7 +41,6 @@ from netdyno.switch.tunnel import REMOTE, SWITCH, Line, LineEnd, Tunnel
 from netdyno.switch.wireguard import WireGuard
 from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
-from netdyno.system.process import find
 
 CLIENT, SERVER = "client", "server"
 """Hosts of the bench, beside those of switches."""
@@ -76,7 +75,7 @@ class Spec(Config):
     tunnel: Tunnel | None = None
     """A tunnel between two switches, one at each host; default: both hosts are on one switch."""
     endpoints: Endpoints = "namespace"
-    """Whether both hosts are network namespaces or virtual machines in them."""
+    """Whether both hosts are network namespaces, virtual machines in them, or DPDK ports of our generator."""
     remote: dict[EndName, RemoteHost] = Field(default_factory=dict)
     """Hosts that are other machines, over SSH."""
 
@@ -85,7 +84,10 @@ class Spec(Config):
         """What it is, in a line."""
         shown = [self.workload, *(f"{k}={v}" for k, v in self.options.items())]
         if self.endpoints == "vm":
-            shown.append("between virtual machines")
+            only = WORKLOADS[self.workload].client_stays if self.workload in WORKLOADS else False
+            shown.append("to a virtual machine" if only else "between virtual machines")
+        if self.endpoints == "dpdk":
+            shown.append("between DPDK ports")
         shown += [f"{name} {one}," for name, one in self.remote.items()]
         if self.path:
             shown.append(f"over {self.path if isinstance(self.path, str) else path_words(self.path)}")
@@ -107,6 +109,11 @@ class Spec(Config):
     def host_mtu(self) -> int:
         """Largest packet that hosts send, bytes."""
         return min(self.mtu, self.tunnel.hosts()) if self.tunnel else self.mtu
+
+    def ends(self) -> dict[str, tuple[str, str]]:
+        """Host and interface of either end: of DPDK ports, both are of one process."""
+        other = (CLIENT, "eth1") if self.endpoints == "dpdk" else (SERVER, "eth0")
+        return {CLIENT: (CLIENT, "eth0"), SERVER: other}
 
     def switches(self) -> dict[str, str]:
         """Hosts of switches by the host behind each: one, or two with a tunnel."""
@@ -132,26 +139,32 @@ def tell_endpoints(spec: Spec, note: Callable[[str], None]) -> None:
     """Say how virtual machines run, if they are client and server. Raises Error if they cannot, or other
     machines cannot be."""
     remote.check(WORKLOADS[spec.workload], spec.remote, spec.endpoints, spec.segments)
+    kind = WORKLOADS[spec.workload]
     if spec.endpoints == "vm":
-        note(guests.describe(guests.check(WORKLOADS[spec.workload], spec.segments)))
+        note(guests.describe(guests.check(kind, spec.segments), kind))
+    if spec.endpoints == "dpdk":
+        ports.check(kind, spec.segments, bool(spec.path or spec.tunnel))
 
 
 def topology(spec: Spec) -> Topology:
     """Both hosts and the switch's; no switch is there yet."""
-    switches = spec.switches()
+    switches, ends = spec.switches(), spec.ends()
     links = [
         Link(
-            a=End(host=host, addresses=[f"{address}/24"]),
+            a=End(
+                host=ends[host][0],
+                name=ends[host][1],
+                addresses=[] if spec.endpoints == "dpdk" else [f"{address}/24"],
+            ),
             b=End(host=switches[host], name=PORTS[host]),
             mtu=spec.mtu,
             impair=spec.path if host == CLIENT else None,
         )
         for host, address in ADDRESSES.items()
     ]
-    hosts = {
-        CLIENT: Host(role="generator", sysctl=FORGET), SERVER: Host(sysctl=FORGET),
-        **{host: Host() for host in switches.values()},
-    }  # fmt: skip
+    hosts = {CLIENT: Host(role="generator", sysctl=FORGET)}
+    hosts |= {host: Host(sysctl=FORGET) for host, _ in ends.values() if host != CLIENT}
+    hosts |= {host: Host() for host in switches.values()}
     if spec.tunnel:
         gateways, between = tunnels.underlay(Line.only(spec.tunnel))
         hosts |= gateways
@@ -185,7 +198,7 @@ class SwitchBench:
     network: Network | None = None
     gateways: WireGuard | None = None
     """Between both switches, if their tunnel is encrypted."""
-    machines: dict[bool, tuple[Guest, Guest]] = field(default_factory=dict)
+    machines: dict[bool, Machines] = field(default_factory=dict)
     """Virtual machines that were booted, by whether they share memory with the switch (vhost-user)."""
     _remote: tuple[Remote | None, Remote | None] = (None, None)
     _probed: str | None = None
@@ -211,14 +224,17 @@ class SwitchBench:
             token = f"w{secrets.token_hex(3)}"
             network = Network(topology(self.spec), token, self.notes, self.folder / "links.jsonl")
             self.network = stack.enter_context(network)
-            for host in (CLIENT, SERVER):
-                network.nodes[host].address("eth0", [], self.spec.host_mtu, None)
+            for host, interface in self.spec.ends().values():
+                network.nodes[host].address(interface, [], self.spec.host_mtu, None)
             if self.spec.tunnel and self.spec.tunnel.wireguard:
                 gateways = WireGuard(Line.only(self.spec.tunnel), network.namespace, self.folder, self.notes)
                 stack.callback(gateways.teardown)
                 gateways.setup()
                 self.gateways = gateways
-            self._macs = {host: guests.mac(network.namespace(host)) for host in ADDRESSES}
+            self._macs = {
+                end: guests.mac(network.namespace(host), interface)
+                for end, (host, interface) in self.spec.ends().items()
+            }
             if self.spec.remote:
                 hosts = {
                     host: (network.namespace(host), f"{address}/24") for host, address in ADDRESSES.items()
@@ -251,10 +267,12 @@ class SwitchBench:
         spaces = {host: network.namespace(host) for host in network.nodes}
         switches = self._switches(stack, setting)
         both: Machines = self._guests(switches[0]) if self.spec.endpoints == "vm" else self._remote
-        namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
-        self._probe(both)
-        ends = spaces[CLIENT], spaces[SERVER]
-        site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both)
+        over = self._ports(switches[0])
+        if not over:
+            namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
+            self._probe(both)
+        ends = spaces[CLIENT], spaces.get(SERVER)
+        site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both, ports=over)
         load = workload(self.spec)
         load.serve(site)
         stack.callback(load.stop)
@@ -316,31 +334,46 @@ class SwitchBench:
             one.await_joined()
         return made
 
-    def _guests(self, switch: Switch) -> tuple[Guest, Guest]:
+    def _ports(self, switch: Switch) -> list[dict[str, Any]]:
+        """Ports of our generator; none: it has sockets."""
+        assert self.folder is not None
+        stays = WORKLOADS[self.spec.workload].client_stays
+        if self.spec.endpoints == "dpdk":
+            which = [CLIENT, SERVER]
+        elif self.spec.endpoints == "vm" and switch.vhost_user and stays:
+            which = [CLIENT]
+        else:
+            return []
+        given = {end: (PORTS[end], f"{ADDRESSES[end]}/24", self.spec.ends()[end][1]) for end in which}
+        return ports.of(switch, given)
+
+    def _guests(self, switch: Switch) -> Machines:
         """Virtual machines that the switch can reach; they boot when they are first needed."""
         assert self.network is not None and self.folder is not None, "the bench is set up"
         shared = switch.vhost_user
         if shared not in self.machines:
-            made = guests.check(WORKLOADS[self.spec.workload], self.spec.segments)
-            programs = [find(*one) for one in workload(self.spec).programs.items()]
+            kind = WORKLOADS[self.spec.workload]
+            made, programs = guests.check(kind, self.spec.segments), kind.in_machines()
             space, mtu = self.network.namespace, self.spec.host_mtu
-            both = [
-                Guest(host, space(host), f"{address}/24", mtu, self.folder, self.notes, programs,
-                      self.folder / f"{PORTS[host]}.vhost" if shared else None)
+            every = {
+                host: Guest(host, space(host), f"{address}/24", mtu, self.folder, self.notes, programs,
+                            self.folder / f"{PORTS[host]}.vhost" if shared else None)
                 for host, address in ADDRESSES.items()
-            ]  # fmt: skip
-            self.machines[shared] = guests.boot(both, made, self._macs, self._stack)
+                if host != CLIENT or not kind.client_stays
+            }  # fmt: skip
+            guests.boot(every.values(), made, self._macs, self._stack)
+            self.machines[shared] = every.get(CLIENT), every[SERVER]
         return self.machines[shared]
 
     def _offloads(self, one: Switch) -> None:
         """Frames as the switch can carry them."""
         assert self.network is not None
         on = self.spec.segments and one.segments
-        for host in (CLIENT, SERVER):
+        for end, (host, interface) in self.spec.ends().items():
             # a tap that the core carries has segments only if the hosts make them
-            self.network.nodes[host].offloads("eth0", dict.fromkeys(SEGMENTS, on))
-            switch = self.network.nodes[self.spec.switches()[host]]
-            switch.offloads(PORTS[host], dict.fromkeys(SEGMENTS, on))
+            self.network.nodes[host].offloads(interface, dict.fromkeys(SEGMENTS, on))
+            switch = self.network.nodes[self.spec.switches()[end]]
+            switch.offloads(PORTS[end], dict.fromkeys(SEGMENTS, on))
 
     def _forwards(self, switches: Sequence[Switch], both: Machines) -> None:
         """Wait until a packet is answered: it has passed both ways."""

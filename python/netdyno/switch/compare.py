@@ -136,9 +136,9 @@ def usable(side: Arm, bench: Spec) -> str:
         fix = "Leave out --segments or --tunnel"
         raise Error("ND-104-80", "tunnels carry no segments beyond the MTU", at="--segments", fix=fix)
     made = kind(DutSite("switch", "", None), options)
-    if made.vhost_user and (bench.endpoints != "vm" or bench.path or bench.tunnel):
-        what = f"{side.name} has virtual machines in place of links, without a path or a tunnel"
-        fix = "Give it --endpoints vm, and leave out --path and --tunnel"
+    if made.vhost_user and (bench.endpoints == "namespace" or bench.path or bench.tunnel):
+        what = f"{side.name} has other processes in place of links, without a path or a tunnel"
+        fix = "Give it --endpoints vm or --endpoints dpdk, and leave out --path and --tunnel"
         raise Error("ND-104-80", what, at=side.name, fix=fix)
     return made.version()
 

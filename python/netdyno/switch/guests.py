@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, Union
 
 from netdyno.errors import Error
 from netdyno.lab import effect
-from netdyno.lab.workload import Workload
+from netdyno.lab.workload import WORKLOADS, Workload
 from netdyno.lab.workload.base import deaf
 from netdyno.switch.remote import Remote
 from netdyno.system import namespace
@@ -35,12 +35,14 @@ Machine = Union["Guest", Remote]
 """Client or server that is no namespace."""
 Machines = tuple[Machine | None, Machine | None]
 """Client and server; None: a namespace."""
-Endpoints = Literal["namespace", "vm"]
-"""Client and server of a bench: network namespaces, or virtual machines."""
+Endpoints = Literal["namespace", "vm", "dpdk"]
+"""Client and server of a bench: network namespaces, virtual machines, or two DPDK ports of our generator."""
 AT = "--endpoints"
 MODULES = ("virtio_pci", "virtio_net", "virtio_console")
 MEMORY = 160
-"""MiB of each."""
+"""MiB of each, beside what its file system takes."""
+SERVE = 20.0
+"""Seconds in which a server must listen."""
 GRACE = 30.0
 """Seconds beyond those of a program after which a virtual machine that does not answer hangs."""
 UP = b"up\n"
@@ -78,18 +80,24 @@ def check(kind: type[Workload], segments: bool) -> Setup:
     """Raises if a workload cannot run in virtual machines, or they cannot be had; what they are made of."""
     if not kind.in_guests:
         what = f"the workload {kind.name} does not run in virtual machines"
-        raise Error("ND-104-24", what, at=AT, fix="Use iperf3-tcp or iperf3-udp, or leave --endpoints out")
+        fix = f"Use {' or '.join(in_machines())}, or leave --endpoints out"
+        raise Error("ND-104-24", what, at=AT, fix=fix)
     if segments:
         what = "virtual machines send frames of the MTU, and no segments"
         raise Error("ND-104-80", what, at="--segments", fix="Leave out --segments or --endpoints")
-    for program, package in kind.programs.items():
-        find(program, package)
+    kind.in_machines()
     return requirement()
 
 
-def describe(made: Setup) -> str:
+def in_machines() -> list[str]:
+    """Workloads that run in virtual machines."""
+    return [name for name, one in WORKLOADS.items() if one.in_guests]
+
+
+def describe(made: Setup, kind: type[Workload]) -> str:
     """Their kernel and how they run, in a line, with what that means for figures."""
-    said = f"virtual machines as client and server: {made.description}"
+    which = "a virtual machine as server" if kind.client_stays else "virtual machines as client and server"
+    said = f"{which}: {made.description}"
     if made.accelerators[0] == "kvm":
         return said
     return f"{said}. QEMU translates their code: they, not the switch, may be what limits throughput"
@@ -133,7 +141,9 @@ class Guest:
         devices = small.vhost_user(0, self.vhost, mac) if self.vhost else small.tap(0, self._tap(), mac)
         devices += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=run,path={port}",
                     "-device", "virtserialport,chardev=run,name=netdyno.run"]  # fmt: skip
-        command = small.command(made, initrd, self._console, MEMORY, devices)
+        # while it boots it has its file system twice, and files may take half of its memory
+        memory = MEMORY + 4 * (initrd.stat().st_size >> 20)
+        command = small.command(made, initrd, self._console, memory, devices)
         self.process = Process(
             command, log=self.folder / f"vm-{tag}.log", namespace=self.space, notes=self.notes
         )
@@ -181,14 +191,17 @@ class Guest:
         return code, text.decode(errors="replace")
 
     def serve(self, command: Sequence[str], listens: Callable[[str], bool], stack: ExitStack) -> None:
-        """iperf3 as a server in the background until the stack closes. Raises Error if it does not listen."""
-        status, said = self.run([*command, "-D"], 10)
+        """A server in the background until the stack closes. Raises Error if it does not listen."""
+        shell = 'exec "$@" </dev/null >/tmp/serve 2>&1 &'
+        self.run(["/bin/busybox", "sh", "-c", shell, "sh", *command], 10)
         stack.callback(self.run, ["/bin/busybox", "killall", Path(command[0]).name], 10)
-        until = time.monotonic() + 20
-        while not status and time.monotonic() < until:
+        until = time.monotonic() + SERVE
+        while time.monotonic() < until:
             if listens(self.run(["/bin/busybox", "cat", "/proc/net/tcp"], 10)[1]):
                 return
-        raise deaf(said.strip() or f"status {status}", f"the {self.name}'s virtual machine")
+        said = self.run(["/bin/busybox", "tail", "-n", "3", "/tmp/serve"], 10)[1].strip()
+        name = Path(command[0]).name
+        raise deaf(said or "it says nothing", f"the {self.name}'s virtual machine", name)
 
     def ping(self, address: str, size: int) -> bool:
         """Whether a ping of so many bytes is answered within a second."""
@@ -245,16 +258,17 @@ def in_place_of(
     folder: Path,
     notes: Journal,
     more: Mapping[str, Sequence[str]],
-) -> Iterator[tuple[Guest, Guest]]:
+) -> Iterator[Machines]:
     """Virtual machines in place of client and server, which are namespaces with addresses. Raises Error."""
-    made = check(kind, segments=False)
-    programs = [find(*one) for one in kind.programs.items()]
-    both = [
-        Guest(name, space, address, mtu, folder, notes, programs, more=more.get(name, ()))
+    made, programs = check(kind, segments=False), kind.in_machines()
+    every = {
+        name: Guest(name, space, address, mtu, folder, notes, programs, more=more.get(name, ()))
         for name, (space, address) in hosts.items()
-    ]
+        if name != "client" or not kind.client_stays
+    }
     with ExitStack() as stack:
-        yield boot(both, made, {name: mac(space) for name, (space, _) in hosts.items()}, stack)
+        boot(every.values(), made, {name: mac(space) for name, (space, _) in hosts.items()}, stack)
+        yield every.get("client"), every["server"]
 
 
 def pinged(one: Machine, address: str, count: int = 5) -> effect.Measured:
@@ -271,17 +285,14 @@ def must_answer(both: Iterable[Machine | None]) -> None:
             one.must_answer()
 
 
-def boot(
-    guests: Sequence[Guest], made: Setup, macs: Mapping[str, str], stack: ExitStack
-) -> tuple[Guest, Guest]:
-    """Boot client and server at once; they end with the stack. Raises Error."""
-    for one in guests:
+def boot(guests: Iterable[Guest], made: Setup, macs: Mapping[str, str], stack: ExitStack) -> None:
+    """Boot these at once; they end with the stack. Raises Error."""
+    every = list(guests)
+    for one in every:
         stack.callback(one.stop)
         one.start(made, macs[one.name])
-    for one in guests:
+    for one in every:
         one.await_ready()
-    client, server = guests
-    return client, server
 
 
 def mac(space: str, interface: str = Guest.INTERFACE) -> str:

@@ -274,9 +274,12 @@ def check(kind: type[Workload], hosts: Mapping[EndName, RemoteHost], endpoints: 
     for name, one in hosts.items():
         at = f"--{name}"
         if not kind.in_guests:
-            fix = "Use iperf3-tcp or iperf3-udp, or leave it out"
+            fix = "Use iperf3-tcp, iperf3-udp, stream or rfc2544, or leave it out"
             what = f"the workload {kind.name} does not run on other machines"
             raise Error("ND-104-24", what, at=at, fix=fix)
+        if name == "client" and kind.client_stays:
+            what = f"the workload {kind.name} sends from here"
+            raise Error("ND-104-24", what, at=at, fix="Use --server, or iperf3-tcp or iperf3-udp")
         if endpoints != "namespace" or segments:
             other = "--segments" if segments else "--endpoints"
             raise Error("ND-104-80", f"a machine over SSH does not go with {other}", at=at,

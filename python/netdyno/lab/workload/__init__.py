@@ -6,15 +6,16 @@ from netdyno.errors import Error
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.lab.workload.connects import ConnectBurst, ConnectRate, HalfOpen
-from netdyno.lab.workload.core import HttpOpen, MqttOpen, StreamOpen
+from netdyno.lab.workload.core import HttpOpen, MqttOpen
 from netdyno.lab.workload.datagrams import UdpBurst
 from netdyno.lab.workload.flows import FlowCompletion
 from netdyno.lab.workload.iperf3 import Iperf3Tcp, Iperf3Udp
+from netdyno.lab.workload.stream import StreamOpen, StreamSearch
 from netdyno.lab.workload.web import Ab, Wrk
 
 _ALL: tuple[type[Workload], ...] = (
-    Iperf3Tcp, Iperf3Udp, Ab, Wrk, HttpOpen, MqttOpen, StreamOpen, ConnectBurst, ConnectRate, HalfOpen,
-    FlowCompletion, UdpBurst, CommandLoad,
+    Iperf3Tcp, Iperf3Udp, Ab, Wrk, HttpOpen, MqttOpen, StreamOpen, StreamSearch, ConnectBurst, ConnectRate,
+    HalfOpen, FlowCompletion, UdpBurst, CommandLoad,
 )  # fmt: skip
 WORKLOADS: dict[str, type[Workload]] = {one.name: one for one in _ALL}
 

@@ -56,6 +56,8 @@ class Site:
     """Machines that are client and server in place of the namespaces."""
     address6: str = ""
     """Of the server over IPv6; empty: it has none."""
+    ports: Sequence[Mapping[str, Any]] = ()
+    """DPDK ports of our own generator, as in a profile, in place of sockets: the client's, or both ends'."""
 
     def site_of(self, name: str) -> DutSite:
         """For a server that is a device under test."""
@@ -88,6 +90,10 @@ class Workload(ABC):
     """Bounds on metrics that no setting may break."""
     in_guests: ClassVar[bool] = False
     """Whether its programs run in virtual machines and on other machines, too."""
+    client_stays: ClassVar[bool] = False
+    """Its client stays in a namespace where the server is a virtual machine."""
+    over_ports: ClassVar[bool] = False
+    """Whether its load can come from DPDK ports of our generator."""
     programs: ClassVar[Mapping[str, str]] = {}
     """Programs that it needs, and the packages that they come from."""
 
@@ -105,6 +111,11 @@ class Workload(ABC):
         with contextlib.ExitStack() as stack:
             self.open(site, stack)
             self._stack = stack.pop_all()
+
+    @classmethod
+    def in_machines(cls) -> list[str]:
+        """Paths of the programs that virtual machines need. Raises Error where one is missing."""
+        return [find(*one) for one in cls.programs.items()]
 
     @abstractmethod
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
@@ -179,9 +190,9 @@ def _failed(command: Sequence[str], status: int, words: str) -> Error:
     )
 
 
-def deaf(words: str, at: str) -> Error:
+def deaf(words: str, at: str, program: str = "iperf3 -s") -> Error:
     """That a server does not come up."""
-    return Error("ND-92-25", f"iperf3 -s does not listen: {words}", at=at)
+    return Error("ND-92-25", f"{program} does not listen: {words}", at=at)
 
 
 def unreadable(program: str, text: str) -> Error:

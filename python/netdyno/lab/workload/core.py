@@ -18,16 +18,17 @@ from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings
 from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
-from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
 from netdyno.stats.metric import GroupMetric as Name
 from netdyno.stats.observation import Metric
 
 WARMUP, DRAIN = 0.5, 2.0
 """Seconds."""
+CONNECT = 3.0
+"""Seconds of warm-up where a process has to come to a port that shares memory with it."""
 
 
-class Options(Settings):
+class OpenOptions(Settings):
     """Settings of open-loop load."""
 
     rate: float = Field(default=500, gt=0, le=10_000_000)
@@ -40,8 +41,10 @@ class Options(Settings):
     """Who sends them."""
 
 
-class _Core(Workload):
-    Options = Options
+class Core(Workload):
+    """A load of one group by our daemon."""
+
+    Options: ClassVar[type[Settings]] = OpenOptions
     delay: ClassVar[str]
     """Which delay of the model is told."""
     metrics = metric_table(
@@ -62,23 +65,31 @@ class _Core(Workload):
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and a daemon on the client."""
-        dut = self.dut(site)
-        stack.callback(dut.teardown)
-        dut.setup()
-        self._urls = dut.urls()
+        self._urls = self.serving(site, stack)
         where = paths.runtime() / f"nd-load-{secrets.token_hex(6)}.sock"
         log = site.folder / "load.jsonl"
         self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
         stack.callback(self._daemon.stop)
 
+    def serving(self, site: Site, stack: contextlib.ExitStack) -> Mapping[str, str]:
+        """Start the server; its URLs by scheme."""
+        dut = self.dut(site)
+        stack.callback(dut.teardown)
+        dut.setup()
+        return dut.urls()
+
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """One run of the profile."""
+        return result_of_trial(self.trial(self.profile(seed)), self.delay)
+
+    def trial(self, profile: Mapping[str, Any]) -> TrialResult:
+        """One run of a profile."""
         with self._daemon.connect() as client:
             client.acquire()
-            client.call("run.load", profile=self.profile(seed), timeout=60.0)
+            client.call("run.load", profile=profile, timeout=60.0)
             events = client.subscribe()
             client.call("run.start")
-            until = time.monotonic() + self.options.seconds + WARMUP + DRAIN + 30
+            until = time.monotonic() + self.options.seconds + CONNECT + DRAIN + 30
             while not client.status().ended:
                 events.next(0.2)
                 if time.monotonic() > until:
@@ -90,17 +101,16 @@ class _Core(Workload):
             result = client.result()
             # the next trial may come before the daemon has noticed that we hung up
             client.release()
-            return result_of_trial(result, self.delay)
+            return result
 
     def profile(self, seed: int) -> dict[str, Any]:
         """What is run."""
         o = self.options
         group = {"name": "load", "devices": o.devices, **self.group(self._urls)}
-        phases = {"warmup": f"{WARMUP}s", "measure": f"{o.seconds}s", "drain": f"{DRAIN}s"}
-        return {"name": self.name, "seed": seed % (1 << 32), "phases": phases, "groups": [group]}
+        return {"name": self.name, "seed": seed % (1 << 32), "phases": phases(o.seconds), "groups": [group]}
 
 
-class HttpOpen(_Core):
+class HttpOpen(Core):
     """Requests at a rate, each on a connection of its own."""
 
     name = "http"
@@ -118,7 +128,7 @@ class HttpOpen(_Core):
         return {"target": urls["http"], "model": model, "load": {"open": {"rate": f"{self.options.rate}/s"}}}
 
 
-class MqttOpen(_Core):
+class MqttOpen(Core):
     """Sensors that connect, publish and leave, at a rate."""
 
     name = "mqtt"
@@ -136,24 +146,9 @@ class MqttOpen(_Core):
         return {"target": urls["mqtt"], "model": model, "load": {"open": {"rate": f"{self.options.rate}/s"}}}
 
 
-class StreamOpen(_Core):
-    """Datagrams at a rate, reflected."""
-
-    name = "stream"
-    about = "datagrams at a rate to our own reflector and back, open loop"
-    delay = "round_trip"
-
-    def dut(self, site: Site) -> Dut:
-        """Our reflector."""
-        return Reflector(site.site_of("reflector"), {"udp": 8083, "tcp": 8083})
-
-    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
-        """Each device sends its share of the rate."""
-        o = self.options
-        model = {
-            "stream": {"size": f"{o.size}B", "rate": f"{o.rate / o.devices}/s", "count": 0, "echo": True}
-        }
-        return {"target": urls["udp"], "model": model, "load": {"closed": {}}}
+def phases(seconds: float, warmup: float = WARMUP) -> dict[str, str]:
+    """Of a profile."""
+    return {"warmup": f"{warmup}s", "measure": f"{seconds}s", "drain": f"{DRAIN}s"}
 
 
 def result_of_trial(trial: TrialResult, delay: str) -> WorkloadResult:

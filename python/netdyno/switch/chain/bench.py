@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import guests, remote
-from netdyno.switch.bench import Spec, moved, workload
+from netdyno.switch.bench import Spec, moved, tell_endpoints, workload
 from netdyno.switch.chain import hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
@@ -90,6 +90,15 @@ class ChainBench:
         return Observation(
             setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
         )
+
+
+def tell_ends(spec: Spec, note: Callable[[str], None]) -> None:
+    """Say how virtual machines run, if they are client and server. Raises Error if ends cannot be had."""
+    if spec.endpoints == "dpdk":
+        what = "client and server of a chain are two hosts, and DPDK ports are of one process"
+        fix = "Use --endpoints namespace or vm; a function may be a DPDK process: `over: vhost-user`"
+        raise Error("ND-104-82", what, at="--endpoints", fix=fix)
+    tell_endpoints(spec, note)
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
-from netdyno.switch.bench import Spec, path_words, tell_endpoints, workload
+from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
-from netdyno.switch.chain.bench import bench_of, lengths, passed_functions
+from netdyno.switch.chain.bench import bench_of, lengths, passed_functions, tell_ends
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.hops import CPU, added, hops, internals
 from netdyno.switch.chain.lab import ChainLab
@@ -69,7 +69,7 @@ def measure(
 ) -> ChainOutcome:
     """Verify, measure, judge and store. Call again to resume after an interrupt."""
     chain, every = request.chain, workload(request.bench).metrics
-    tell_endpoints(request.bench, note)
+    tell_ends(request.bench, note)
     metrics = {k: m for k, m in every.items() if not request.metrics or k in request.metrics}
     if unknown := [one for one in request.metrics if one not in metrics]:
         fix = f"It measures: {', '.join(every)}"

@@ -14,8 +14,8 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.estimate import mean, t_interval
 from netdyno.stats.observation import Observation
-from netdyno.switch.bench import Spec, tell_endpoints, workload
-from netdyno.switch.chain.bench import ChainBench, bench_of, lengths
+from netdyno.switch.bench import Spec, workload
+from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.measure import bench_label, proven, words
@@ -124,7 +124,7 @@ def search(
         what = f"the workload {request.bench.workload} measures no {METRIC}"
         raise Error("ND-104-52", what, at="--workload", fix=fix)
     there = lengths(chain)
-    tell_endpoints(request.bench, note)
+    tell_ends(request.bench, note)
     # the level is shared by all lengths that the search may measure
     confidence = 1 - request.level / steps(len(there))
     label = bench_label(request.bench, request.name, chain)

@@ -89,7 +89,7 @@ class OvsDpdk(Ovs):
         # the switch comes to the process: one that listened would stand still until somebody came
         return {
             port: f"net_virtio_user{number},path={self._socket(port)},server=1,queue_size=1024"
-            for number, port in enumerate(self.options.ports)
+            for number, port in enumerate(self.ports or self.options.ports)
         }
 
     def _socket(self, port: str) -> Path:

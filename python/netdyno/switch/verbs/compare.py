@@ -35,9 +35,9 @@ from netdyno.system.interrupt import Interrupts
 EndpointsKind = Annotated[
     Endpoints,
     typer.Option(
-        help="Client and server: network namespaces, or virtual machines by KVM, or by QEMU's emulation "
-        "where there is no KVM.",
-        metavar="namespace|vm",
+        help="Client and server: network namespaces, virtual machines by KVM, or by QEMU's emulation "
+        "where there is no KVM, or two DPDK ports of netdyno's generator.",
+        metavar="namespace|vm|dpdk",
     ),
 ]
 

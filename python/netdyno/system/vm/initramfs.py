@@ -8,12 +8,15 @@ import re
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from netdyno.errors import Error
 from netdyno.system.vm.kernel import Kernel, module
 
+LARGE = 16 << 20
+"""Bytes of a program that is worth stripping."""
 FOLDERS = ("bin", "dev", "proc", "sys", "lower", "upper", "new", "modules")
 
 
@@ -31,7 +34,7 @@ def build(
     programs = list(programs)
     files: dict[str, tuple[int, bytes]] = {"bin/busybox": (0o755, busybox.read_bytes())}
     for one in (*programs, *(library for of in (busybox, *programs) for library in libraries(of))):
-        files[str(one).lstrip("/")] = (0o755, one.read_bytes())
+        files[str(one).lstrip("/")] = (0o755, stripped(one))
     order = []
     for path in kernel.early if modules is None else modules:
         order.append(f"{module(path.name)}.ko")
@@ -45,6 +48,16 @@ def libraries(program: Path) -> list[Path]:
     """What a program is linked with; nothing where it is static."""
     done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
     return [Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)]
+
+
+def stripped(program: Path) -> bytes:
+    """A program's bytes; of a large one without what only a debugger reads, where `strip` is there."""
+    if program.stat().st_size > LARGE and (strip := shutil.which("strip")):
+        with tempfile.NamedTemporaryFile() as made:
+            done = subprocess.run([strip, "-o", made.name, str(program)], capture_output=True, check=False)
+            if not done.returncode:
+                return Path(made.name).read_bytes()
+    return program.read_bytes()
 
 
 def plain(path: Path) -> bytes:

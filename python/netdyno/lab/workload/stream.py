@@ -1,0 +1,193 @@
+"""Datagrams by our own generator: at a rate, and the highest rate without loss (RFC 2544).
+
+They are reflected by a server, which a virtual machine can run, too. Over DPDK ports of both sides they go
+one way, as frames from the client's port to the server's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from netdyno.core.daemon import program
+from netdyno.core.wire import TrialResult
+from netdyno.errors import Error
+from netdyno.lab.dut.base import Dut, Settings
+from netdyno.lab.dut.reflector import Reflector
+from netdyno.lab.workload import core
+from netdyno.lab.workload.base import Site, WorkloadResult, metric_table
+from netdyno.lab.workload.core import CONNECT, WARMUP, Core, phases
+from netdyno.lab.workload.iperf3 import listens
+from netdyno.stats.observation import Metric
+
+PORT = 8083
+HEADERS = 46
+"""Bytes of a frame around a datagram: Ethernet with FCS, IPv4, UDP."""
+LEAST_FRAME = 64
+
+
+class StreamOpen(Core):
+    """Datagrams at a rate."""
+
+    name = "stream"
+    delay = "round_trip"
+    about = "datagrams at a rate to our own reflector and back, open loop; one way between two DPDK ports"
+    in_guests = True
+    client_stays = True
+    over_ports = True
+    _ports: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def in_machines(cls) -> list[str]:
+        """Our daemon, which reflects."""
+        return [str(program())]
+
+    def dut(self, site: Site) -> Dut:
+        """Our reflector."""
+        return Reflector(site.site_of("reflector"), {"udp": PORT, "tcp": PORT})
+
+    def serving(self, site: Site, stack: contextlib.ExitStack) -> Mapping[str, str]:
+        """A reflector in the server's namespace or machine; none where both ports are the generator's."""
+        self._ports = site.ports
+        if len(site.ports) > 1:
+            return {"udp": f"udp://{site.address}:{PORT}"}
+        if not (guest := site.guests[1]):
+            return super().serving(site, stack)
+        words = ["reflect", "--udp", str(PORT), "--tcp", str(PORT), "--mode", "echo", "--bind", site.address]
+        guest.serve([str(program()), *words], lambda text: listens(text, PORT), stack)
+        return {"udp": f"udp://{site.address}:{PORT}"}
+
+    @property
+    def rates(self) -> float:
+        """Datagrams a second."""
+        return float(self.options.rate)
+
+    def run(self, site: Site, seed: int) -> WorkloadResult:
+        """One run of the profile."""
+        return self.result(self.trial(self.profile(seed)))
+
+    def result(self, trial: TrialResult) -> WorkloadResult:
+        """Its metrics. Raises Error if nothing came through."""
+        found = core.result_of_trial(trial, "one_way" if len(self._ports) > 1 else self.delay)
+        if not found.metrics.get("delivered"):
+            raise Error("ND-91-25", "no datagram came through", at=self.label, fix="See the switch's log")
+        return found
+
+    def at(self, rate: float, seed: int) -> dict[str, Any]:
+        """The profile at a rate."""
+        o, ports = self.options, self._ports
+        made: dict[str, Any] = {"name": self.name, "seed": seed % (1 << 32)}
+        group: dict[str, Any] = {
+            "name": "load", "devices": o.devices, "target": self._urls["udp"], "load": {"closed": {}},
+        }  # fmt: skip
+        shared = any(one["device"].startswith(SHARED) for one in ports)
+        made["phases"] = phases(o.seconds, CONNECT if shared else WARMUP)
+        stream = {"size": f"{o.size}B", "rate": f"{rate / o.devices}/s", "count": 0, "echo": True}
+        if ports:
+            made["transport"] = {"dpdk": {"ports": list(ports)}}
+            group["port"] = ports[0]["name"]
+        if len(ports) > 1:
+            stream = {"echo": False}
+            size = max(LEAST_FRAME, o.size + HEADERS)
+            group["frame"] = {"size": {"fixed": f"{size}B"}, "rate": {"frames": f"{rate}/s"}}
+            del group["load"]
+        return {**made, "groups": [{**group, "model": {"stream": stream}}]}
+
+    def profile(self, seed: int) -> dict[str, Any]:
+        """At the rate of its options."""
+        return self.at(self.rates, seed)
+
+    def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
+        """Its group at that rate."""
+        (group,) = self.profile(0)["groups"]
+        return dict(group)
+
+
+SHARED = ("net_virtio_user", "net_memif")
+"""Devices that a switch connects to."""
+
+
+class SearchOptions(Settings):
+    """Settings of a search for the highest rate."""
+
+    most: float = Field(default=20_000, gt=0, le=100_000_000)
+    """Datagrams a second at which the search begins."""
+    size: int = Field(default=64, ge=16, le=8950)
+    """Bytes of a datagram."""
+    loss: float = Field(default=0, ge=0, lt=1)
+    """Share of datagrams that may be lost."""
+    resolution: float = Field(default=0.05, gt=0.0001, lt=1)
+    """The search ends when the highest rate is known to this share of `most`."""
+    seconds: float = Field(default=2, gt=0, le=3600)
+    """How long each rate is measured."""
+    devices: int = Field(default=10, ge=1, le=1_000_000)
+    """Streams that share the rate."""
+
+
+class StreamSearch(StreamOpen):
+    """The highest rate without loss, and the delay at it."""
+
+    name = "rfc2544"
+    about = "the highest rate of datagrams without loss, by bisection (RFC 2544), and the delay at that rate"
+    Options = SearchOptions
+    metrics = metric_table(
+        Metric("throughput", "bit/s", "higher"),
+        Metric("delay_p50", "ms", "lower"),
+        Metric("delay_p99", "ms", "lower"),
+        Metric("generator_limited", "", "lower", zero_is_best=True),
+    )
+    _kept: ClassVar[tuple[str, ...]] = ("delay_p50", "delay_p99")
+
+    @property
+    def rates(self) -> float:
+        """Where it begins."""
+        return float(self.options.most)
+
+    def run(self, site: Site, seed: int) -> WorkloadResult:
+        """Bisect; a rate that the generator could not offer does not hold, and is told."""
+        o = self.options
+        limited: dict[float, str] = {}
+
+        def tried(rate: float) -> WorkloadResult | None:
+            try:
+                found = self.result(self.trial(self.at(rate, seed)))
+            except Error as e:
+                if e.code != "ND-91-25":
+                    raise
+                return None
+            if found.wrong:
+                limited[rate] = found.wrong
+            return found if not found.wrong and found.metrics.get("loss", 1.0) <= o.loss else None
+
+        best, rate, fails = bisect(o.most, o.resolution, tried)
+        if best is None:
+            why = limited.get(fails, f"more than {o.loss:.2%} of the datagrams are lost at each rate")
+            what = f"no rate holds down to {fails:,.0f} datagrams a second: {why}"
+            raise Error(
+                "ND-91-25", what, at=self.label, fix="Begin lower with --set most=, or allow --set loss="
+            )
+        kept = {name: best.metrics[name] for name in self._kept if name in best.metrics}
+        metrics = {
+            "throughput": rate * o.size * 8, **kept, "generator_limited": float(fails in limited),
+        }  # fmt: skip
+        return WorkloadResult(metrics, {"rate": rate, "loss": best.metrics.get("loss", 0.0)})
+
+
+def bisect(
+    most: float, resolution: float, tried: Callable[[float], WorkloadResult | None]
+) -> tuple[WorkloadResult | None, float, float]:
+    """The result at the highest rate that holds, that rate, and the lowest that does not (0: none)."""
+    if (found := tried(most)) is not None:
+        return found, most, 0.0
+    best: WorkloadResult | None = None
+    low, high = 0.0, most
+    while high - low > most * resolution:
+        rate = (low + high) / 2
+        if (found := tried(rate)) is not None:
+            best, low = found, rate
+        else:
+            high = rate
+    return best, low, high
