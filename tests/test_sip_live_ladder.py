@@ -1,4 +1,4 @@
-"""`netdyno sip ladder --follow`: the messages of a run that is under way."""
+"""`netdyno sip ladder --follow` and `--ladder` of loads: the messages of a run that is under way."""
 
 from __future__ import annotations
 
@@ -46,3 +46,42 @@ def test_messages_of_a_run_appear_while_it_is_under_way(lab: Lab, monkeypatch: p
     steps = ["INVITE sip:", "180 ", "200 OK (INVITE)", "ACK sip:", "BYE sip:", "200 OK (BYE)"]
     # one from caller and one to callee, or more where a busy machine had one sent again
     assert all(sum(step in row for row in call) >= 2 for step in steps), rows
+
+
+@root
+@pytest.mark.drawn
+@pytest.mark.parametrize("capture", [False, True])
+def test_a_load_draws_its_first_call_while_it_is_under_way(
+    capture: bool, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETDYNO_DAEMON", NETDYNOD)
+    shown = lab.base / "shown"
+    with (
+        SipServer({"listen": "127.0.0.1:0", "domain": "example.net", "role": "proxy"}) as server,
+        shown.open("w") as out,
+    ):
+        words = (
+            "--domain",
+            "example.net",
+            "--rate",
+            "10/s",
+            "--duration",
+            "60s",
+            "--warmup",
+            "0s",
+            "--ladder",
+        )
+        more = ("--capture",) if capture else ()
+        run = lab.start("sip", "call", f"sip:{server.address}", *words, *more, stderr=out)
+        until(lambda: "200 OK (BYE)" in shown.read_text(), 90, "no call is drawn")
+        assert run.poll() is None, "the run is over"
+        run.send_signal(signal.SIGINT)
+        lab.wait(run, 60)
+    rows = shown.read_text().splitlines()
+    calls = {row for row in rows if row.endswith("@netdyno")}
+    assert len(calls) == 2, "a registration and a call"
+    assert any("REGISTER sip:" in row for row in rows) and any("INVITE sip:" in row for row in rows)
+    # in the place of live figures
+    assert not any("offered" in row for row in rows), rows
+    (report,) = lab.runs.glob("*/report.html")
+    assert (b'class="ladder"' in report.read_bytes()) is not capture

@@ -100,6 +100,11 @@ def note(text: str) -> None:
     _say(Text(escape.lines(redaction.hide(text))))
 
 
+def live(text: str) -> None:
+    """A line of what is under way, in which nothing is secret."""
+    _say(Text(escape.visible(text)))
+
+
 def progress(text: str) -> None:
     """A note that may be long and that nobody copies: a terminal breaks it between words, not in them."""
     _say(Text(escape.lines(redaction.hide(text))), wrapped=True)

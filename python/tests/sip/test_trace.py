@@ -166,6 +166,8 @@ def test_a_load_without_failure_keeps_the_first(tmp_path: Path, capsys: pytest.C
         (["sip:127.0.0.1;transport=ws", "--trace", "3"], "cannot be read"),
         (["sip:127.0.0.1", "--trace", "3", "--capture"], "--capture keeps all"),
         (["sip:127.0.0.1", "--trace", "0"], "--trace"),
+        (["sips:127.0.0.1", "--ladder"], "at  --ladder"),
+        (["sips:127.0.0.1", "--ladder", "--capture"], "at  --ladder"),
     ],
 )
 def test_what_cannot_be_traced_is_said(

@@ -107,6 +107,16 @@ def follow(source: str, wanted: Sequence[str], limit: int, show: Callable[[str],
     return packets
 
 
+def run(folder: Path, over: Callable[[], bool], limit: int, most: int, show: Callable[[str], None]) -> bool:
+    """Draw the first calls of a run until that is over, or so many messages were read: whether it is over."""
+    ladder = Ladder((), limit, show)
+    for number, message in enumerate(_of_run(folder, over, Packets())):
+        if number == most:
+            return False
+        ladder.message(message)
+    return True
+
+
 def _of_run(folder: Path, over: Callable[[], bool], packets: Packets) -> Iterator[Message]:
     """The messages of each trial, whose capture is a file of its own."""
     read = 0

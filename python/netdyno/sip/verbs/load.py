@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from netdyno import paths
 from netdyno.cli import console, values
 from netdyno.cli.execute import execute
 from netdyno.cli.options import outputs
@@ -250,14 +251,19 @@ def _run(document: dict[str, Any], given: dict[str, Any], steps: Path | None = N
     """Measure and judge. `steps`: the file that the scenario was read from, whose lines faults name."""
     chosen = choose.document(document, document["name"], Path())
     capture: dict[str, str] | None = {} if given["capture"] else None
-    if (most := given["trace"]) is not None:
-        capture = traced.capture(document, given)
+    drawn, most = given["ladder"], given["trace"]
+    if drawn and capture is None and most is None:
+        most = 1
+    if most is not None:
+        capture = traced.capture(document, given, "--trace" if given["trace"] else "--ladder")
+    elif drawn:
+        traced.readable(document, given, "--ladder")
     wanted = choose.adjust(chosen, {}, {}, None, capture, given["threshold"] or ())
 
     def keep(result: Result, folder: Path) -> None:
         if most is not None:
             listens = any("port" in group["model"]["sip"] for group in document["groups"])
-            traced.keep(result, folder, most, listens)
+            traced.keep(result, folder, most, listens, "--trace" if given["trace"] else "--ladder")
 
     def place(leg: str, at: str) -> str:
         step = re.fullmatch(r"groups\[\d+\]\.model\.sip\.scenario\.steps(\[.*)", at) if steps else None
@@ -271,4 +277,10 @@ def _run(document: dict[str, Any], given: dict[str, Any], steps: Path | None = N
         return str(document.get("targets", {}).get(target, target))
 
     fleets = cores.fleets(given["fleet"], given["tolerate"], wanted)
-    raise typer.Exit(execute(wanted, chosen.folder, outputs(given), None, place, then=keep, fleets=fleets))
+    chosen_outputs, watch = outputs(given), []
+    if drawn:
+        watch = [traced.LiveLadder(chosen_outputs.runs or paths.runs())]
+        chosen_outputs = replace(chosen_outputs, quiet=True)
+    raise typer.Exit(
+        execute(wanted, chosen.folder, chosen_outputs, None, place, then=keep, fleets=fleets, watch=watch)
+    )

@@ -262,6 +262,14 @@ Trace = Annotated[
         parser=values.whole("--trace", 1, 10_000),
     ),
 ]
+Ladder = Annotated[
+    bool,
+    typer.Option(
+        "--ladder",
+        help="Draw the messages of the first call and the first registration as they come, in the place of "
+        "live figures; they are in the report, too, as with `--trace 1`.",
+    ),
+]
 _SHARED: Mapping[str, tuple[Any, Any]] = {
     "rate": (Rate, "100/s"),
     "users": (Users, None),
@@ -272,6 +280,7 @@ _SHARED: Mapping[str, tuple[Any, Any]] = {
     "threshold": (Thresholds, None),
     "capture": (Capture, False),
     "trace": (Trace, None),
+    "ladder": (Ladder, False),
     "fleet": (Fleet, None),
     "tolerate": (Tolerate, 0),
     "conformance": (Conformance, False),
@@ -482,7 +491,7 @@ def pressed(keys: str | None, mode: str) -> float:
 
 def described(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options that describe a load, which come as `**given`, behind its own."""
-    left_out = ("threshold", "capture", "trace", "fleet", "tolerate", "conformance", "waive")
+    left_out = ("threshold", "capture", "trace", "ladder", "fleet", "tolerate", "conformance", "waive")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     return verb
 
@@ -496,7 +505,7 @@ def shared(verb: Callable[..., None]) -> Callable[..., None]:
 
 def searched(verb: Callable[..., None]) -> Callable[..., None]:
     """The same for a verb of many runs, whose packets nobody would look at."""
-    left_out = ("capture", "trace")
+    left_out = ("capture", "trace", "ladder")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     output_options("json html junit markdown csv prometheus runs quiet")(verb)
     return verb
@@ -504,7 +513,7 @@ def searched(verb: Callable[..., None]) -> Callable[..., None]:
 
 def automated(verb: Callable[..., None]) -> Callable[..., None]:
     """The same for a verb that tests conformance by itself, and writes its files to a folder."""
-    left_out = ("capture", "trace", "conformance")
+    left_out = ("capture", "trace", "ladder", "conformance")
     insert(verb, [parameter(name, *_SHARED[name]) for name in _SHARED if name not in left_out])
     output_options("json runs quiet")(verb)
     return verb

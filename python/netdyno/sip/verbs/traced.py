@@ -1,9 +1,10 @@
-"""`--trace` of loads: the messages of a few calls, and of a few that failed."""
+"""`--trace` of loads, which keeps the messages of a few calls, and `--ladder`, which draws them as they come."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,21 +12,30 @@ from netdyno.cli import console
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.experiment.runner import save
-from netdyno.sip.ladder import trace
+from netdyno.experiment.view import NullView, Plan
+from netdyno.sip.ladder import follow, trace
+
+MOST = 20_000
+"""Messages that are read for a ladder while a run is under way: reading takes the generator's CPU."""
 
 
-def capture(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, str]:
+def readable(document: Mapping[str, Any], given: Mapping[str, Any], said: str) -> None:
+    """Raise Error where no message can be taken from packets. `said`: the option that wants them."""
+    if given["fleet"]:
+        what = "messages are taken from a capture, which is a file of one host"
+        raise Error("ND-104-07", what, at=f"{said} and --fleet", fix="Leave one of them out")
+    if urlsplit(document["targets"]["server"]).scheme not in ("sip", "sip+tcp"):
+        what = "messages over TLS and WebSocket cannot be read from packets"
+        raise Error("ND-104-07", what, at=said, fix="Leave it out, or use UDP or TCP")
+
+
+def capture(document: Mapping[str, Any], given: Mapping[str, Any], said: str = "--trace") -> dict[str, str]:
     """The capture that messages are taken from."""
     if given["capture"]:
         fix = "Leave one of them out: `netdyno sip ladder` reads what --capture kept, too"
-        raise Error("ND-104-07", "--capture keeps all packets", at="--trace", fix=fix)
-    if given["fleet"]:
-        what = "messages are taken from a capture, which is a file of one host"
-        raise Error("ND-104-07", what, at="--trace and --fleet", fix="Leave one of them out")
+        raise Error("ND-104-07", "--capture keeps all packets", at=said, fix=fix)
+    readable(document, given, said)
     url = urlsplit(document["targets"]["server"])
-    if url.scheme not in ("sip", "sip+tcp"):
-        what = "messages over TLS and WebSocket cannot be read from packets"
-        raise Error("ND-104-07", what, at="--trace", fix="Leave it out, or use UDP or TCP")
     ports = [url.port or 5060]
     for group in document["groups"]:
         ports += [
@@ -62,3 +72,31 @@ def keep(result: Result, folder: Path, most: int, listens: bool, said: str = "--
         told += f" (the capture of {trace.LIMIT} was full or lost packets: later calls are not in it)"
     save(result, folder)
     console.note(f"{told}: in the report, and `netdyno sip ladder {folder}`")
+
+
+class LiveLadder(NullView):
+    """Draws the first call and the first registration of a run, a line for each message as it comes."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._over = Event()
+        self._thread: Thread | None = None
+
+    def start(self, plan: Plan) -> None:
+        """The first trial begins."""
+        if self._thread is None:
+            self._thread = Thread(target=self._draw, args=(self._runs / plan["id"],), daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """The run is over: what was captured is drawn."""
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def _draw(self, folder: Path) -> None:
+        try:
+            if not follow.run(folder, self._over.is_set, 1, MOST, console.live):
+                console.note(f"--ladder: drawn from the first {MOST:,} messages; the report has the rest")
+        except (Error, OSError) as e:
+            console.note(f"--ladder: {e}")
