@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +19,8 @@ from netdyno.switch.chain.bench import ChainBench
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.driver.ovs import parse_drops, parse_threads
+from netdyno.switch.driver.ovs_dpdk import parse_queues
+from netdyno.switch.pages import path
 
 from ..conftest import root
 
@@ -60,6 +62,46 @@ def test_open_vswitch_tells_how_flows_were_found_and_what_was_dropped() -> None:
     assert hops.internals([trial, trial]) == {
         "packets": 40, "cycles": 2.5, "found": {"cache": 0.85, "megaflow": 0.125, "upcall": 0.025}, "drops": {},
     }  # fmt: skip
+
+
+QUEUES = json.dumps({"headings": ["name", "statistics"], "data": [
+    ["vhost-p1", ["map", [["ovs_tx_failure_drops", 7], ["ovs_tx_retries", 40], ["tx_packets", 9],
+                          ["ovs_tx_mtu_exceeded_drops", 2]]]],
+    ["br0", ["map", [["ovs_tx_failure_drops", 5]]]],
+]})  # fmt: skip
+
+
+def test_queues_of_shared_memory_are_told_by_their_ports() -> None:
+    assert parse_queues(QUEUES, {"vhost-p1": "p1", "vhost-p2": "p2"}) == {
+        "p1.full": 7, "p1.retries": 40, "p1.too_large": 2,
+    }  # fmt: skip
+
+
+def test_what_shared_memory_the_kernel_and_tcp_lost_is_told_of_each_hop() -> None:
+    """In the result and in the picture of the page; drops of the queue are not counted twice."""
+
+    class Lab:
+        chain = checked({"vnfs": {"a": {"kind": "bridge"}}, "chain": ["a"]}, "x")
+
+    counters = {
+        "hop/client/TcpRetransSegs": 12.0, "hop/server/TcpRetransSegs": 0.0, "hop/a/shared.full": 7.0,
+        "hop/a/shared.retries": 40.0, "softnet.dropped": 3.0, "softnet.time_squeeze": 5.0,
+    }  # fmt: skip
+    trial = Observation({}, {}, counters, seconds=1.0)
+    lost = Observation({}, {}, {"softnet.dropped": 99.0}, valid=False)
+    client, a, server = hops.hops(cast("ChainLab", Lab()), ["a"], [trial, lost])
+    assert (client.again, a.again, server.again) == (12, None, 0)
+    assert a.drops == {"queue of shared memory full": 7} and a.retries == 40
+    assert hops.backlog([trial, lost]) == {"dropped": 3, "time_squeeze": 5}
+    arm = {
+        "name": "x", "setting": {"functions": 1}, "hops": [one.document() for one in (client, a, server)],
+        "internals": hops.internals([trial]), "backlog": hops.backlog([trial]),
+    }  # fmt: skip
+    page = path.build({"arms": [arm], "added": [], "predictions": []})
+    assert page is not None
+    boxes = [[line.plain() for line in box.lines] for box in page.boxes]
+    assert "12" in boxes[0][0] and "7" in boxes[1][0] and boxes[2] == []
+    assert [row[1].sort for row in page.kernel.rows] == [3, 5, 12, 40, 0]
 
 
 def test_what_a_function_adds_is_over_the_blocks_in_which_both_lengths_count() -> None:
@@ -148,5 +190,8 @@ def test_hops_of_a_chain_are_counted(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert arms["client → limit → server"]["setting"] == {"alone": "limit"}
     assert [one["functions"] for one in found["predictions"]] == [2]
     assert len(found["contrasts"]) == 3, "parts are compared with nothing"
+    # a limiter that drops has TCP send again
+    assert client["again"] > 0 <= server["again"] and wall["again"] is None
+    assert set(longest["backlog"]) == {"dropped", "time_squeeze"}
     page = html.read_text()
-    assert 'id="path"' in page and "limiter" in page
+    assert 'id="path"' in page and "limiter" in page and "sent again" in page

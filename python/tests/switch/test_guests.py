@@ -114,7 +114,7 @@ def test_our_generator_searches_a_rate_to_a_machine_over_af_xdp_and_shared_memor
         for number, chosen in enumerate(("ovs-afxdp", "ovs-dpdk:over=vhost-user"), 1):
             seen = bench.measure(compare.setting(chosen), number)
             # a busy machine makes the generator late at every rate; what the switch carried is there all the same
-            assert seen.valid or "generator lateness" in seen.why or "are lost" in seen.why, seen
+            assert seen.valid or "no rate holds" in seen.why, seen.why
             assert seen.counters["switch.server.rx_packets"] > 100 < seen.counters["switch.server.tx_packets"]
             if seen.valid:
                 assert seen.metrics["throughput"] > 0 < seen.metrics["delay_p99"]

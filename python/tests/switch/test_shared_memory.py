@@ -74,6 +74,15 @@ def test_functions_over_shared_memory_are_proved_and_measured(
         sent = measured.counters["hop/client/tx_packets"]
         for host in ("io", "own"):
             assert measured.counters[f"hop/{host}/rx_packets"] >= sent > 0, measured.counters
+            # the switch has statistics of queues over vhost-user only
+            told = {
+                name
+                for name in ("full", "too_large", "retries")
+                if f"hop/{host}/shared.{name}" in measured.counters
+            }
+            assert told == {"full", "too_large", "retries"}
+        queues = lab.switch.queues()
+        assert ({name.rpartition(".")[2] for name in queues} == told) == (over == "vhost-user")
         # one that ends is no rule's fault
         process = lab.vnfs["io"].process
         assert process

@@ -37,9 +37,14 @@ REASONS: Mapping[str, str] = {
     "queue": "queue full", "IpInDiscards": "discarded by IP", "IpOutDiscards": "discarded by IP",
     "IpOutNoRoutes": "no route", "IpInAddrErrors": "wrong address", "IpInHdrErrors": "wrong header or TTL",
     "conntrack.drop": "connection table full", "conntrack.insert_failed": "connection not tracked",
-    "rule": "denied by a rule",
+    "rule": "denied by a rule", "shared.full": "queue of shared memory full",
+    "shared.too_large": "too large for its port",
 }  # fmt: skip
 """Why packets are dropped, by the counter that tells."""
+AGAIN = "TcpRetransSegs"
+"""Segments that client or server sent again."""
+BACKLOG = {"softnet.dropped": "dropped", "softnet.time_squeeze": "time_squeeze"}
+"""What the kernel counts of packets that wait for its soft interrupts, on the whole machine."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +65,17 @@ class Hop:
     """CPU time of its program, as a share of one processor; None: it has none."""
     drops: Mapping[str, float]
     """Packets by reason."""
+    again: float | None = None
+    """Segments that it sent again; None: it is a function."""
+    retries: float = 0.0
+    """How often the switch tried again to put packets into its full queue (shared memory)."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "name": self.name, "kind": self.kind, "received": self.received, "sent": self.sent,
             "near": self.near, "instances": self.instances, "mirror": self.mirror, "cpu": self.cpu,
-            "drops": dict(self.drops),
+            "drops": dict(self.drops), "again": self.again, "retries": self.retries,
         }  # fmt: skip
 
 
@@ -82,10 +91,11 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
     names = layout.switch_ports(lab.chain)
     shared = [(one, names[one.name]) for one in layout.shared_ports(lab.chain)]
     of_ports = lab.switch.counters() if shared else {}
+    queues = lab.switch.queues() if shared else {}
     for host in itertools.chain.from_iterable(passed(lab, functions).values()):
         space = lab.network.namespace(host)
         seen = read(CounterSource(space))
-        counted = {name: seen[name] for name in REASONS if name in seen}
+        counted = {name: seen[name] for name in (*REASONS, AGAIN) if name in seen}
         for way in ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped"):
             counted[way] = sum(v for k, v in seen.items() if _interface(k) and k.endswith(f".{way}"))
         counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
@@ -96,6 +106,11 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
                     counted[f"{way}_{kind}"] = sum(
                         of_ports.get(f"{name}.{other}_{kind}", 0.0) for _, name in ports
                     )
+            for kind in ("full", "too_large", "retries"):
+                counted[f"shared.{kind}"] = sum(queues.get(f"{name}.{kind}", 0.0) for _, name in ports)
+            # the switch counts those among what it could not send
+            known = counted["shared.full"] + counted["shared.too_large"]
+            counted["rx_dropped"] = max(0.0, counted["rx_dropped"] - known)
             near = next(name for interface, name in ports if interface == IN)
             counted["near"] = sum(of_ports.get(f"{near}.{way}_packets", 0.0) for way in ("rx", "tx"))
         vnf = lab.vnfs.get(host)
@@ -153,6 +168,8 @@ def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -
                 name in lab.chain.vnfs and lab.chain.mirror(name),
                 total("cpu") / seconds if runs and seconds else None,
                 drops,
+                None if name in lab.chain.vnfs else total(AGAIN),
+                total("shared.retries"),
             )
         )
     return made
@@ -182,6 +199,16 @@ def internals(seen: Sequence[Observation]) -> dict[str, Any]:
             for name, value in sums.items()
             if name.startswith("drop.") and value > 0
         },
+    }
+
+
+def backlog(seen: Sequence[Observation]) -> dict[str, float]:
+    """Packets that found no room in the kernel's queue before its soft interrupts, and how often a soft
+    interrupt ended with packets left; of a valid trial, on the whole machine."""
+    valid = [one for one in seen if one.valid]
+    return {
+        name: mean([one.counters.get(counter, 0.0) for one in valid]) if valid else 0.0
+        for counter, name in BACKLOG.items()
     }
 
 

@@ -18,7 +18,7 @@ from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import bench_of, lengths, passed_functions, tell_ends
 from netdyno.switch.chain.effect import probe_paths
-from netdyno.switch.chain.hops import CPU, added, hops, internals
+from netdyno.switch.chain.hops import CPU, added, backlog, hops, internals
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.prediction import Prediction, parts, predict
 from netdyno.switch.chain.spec import REST, Chain
@@ -103,7 +103,11 @@ def measure(
             version = lab.switch.version()
             passed = [passed_functions(chain, side.setting) for side in every_arm]
             counted = [
-                {"hops": [hop.document() for hop in hops(lab, names, seen)], "internals": internals(seen)}
+                {
+                    "hops": [hop.document() for hop in hops(lab, names, seen)],
+                    "internals": internals(seen),
+                    "backlog": backlog(seen),
+                }
                 for names, seen in zip(passed, found.seen, strict=True)
             ]
         n = len(sides)

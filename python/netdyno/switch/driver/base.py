@@ -145,6 +145,11 @@ class Switch(Dut):
         how their flow was found (`found.…`), and drops by its own reasons (`drop.…`). Default: nothing."""
         return {}
 
+    def queues(self) -> dict[str, float]:
+        """What it counts of the queues of ports that it shares with other processes: `PORT.full` (packets
+        dropped because nobody made room), `PORT.too_large`, and `PORT.retries`. Default: nothing."""
+        return {}
+
     def connect(self, *targets: str) -> None:
         """Have these controllers program it, such as `tcp:127.0.0.1:6653`; without any, nobody does."""
         raise Error(

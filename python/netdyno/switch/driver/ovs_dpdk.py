@@ -190,6 +190,15 @@ class OvsDpdk(Ovs):
         made.vsctl(*words)
         self.settle()
 
+    def queues(self) -> dict[str, float]:
+        """From the statistics of its ports over vhost-user."""
+        shared = self.ports if self.vhost_user else self.options.shared
+        if not shared:
+            return {}
+        columns = "--columns=name,statistics"
+        said = self._running().vsctl("--format=json", columns, "list", "Interface")
+        return parse_queues(said, {self.interface(port)[0]: port for port in shared})
+
     def counters(self) -> dict[str, float]:
         """Over vhost-user also `packets` that met a rule: a port counts none while nobody is behind it."""
         found = super().counters()
@@ -207,3 +216,25 @@ class OvsDpdk(Ovs):
         finally:
             if entry is not None:
                 self.place.notes.undo(entry)
+
+
+_QUEUES = {
+    "ovs_tx_failure_drops": "full", "ovs_tx_mtu_exceeded_drops": "too_large", "ovs_tx_retries": "retries",
+}  # fmt: skip
+"""Statistics of a port, and what they count."""
+
+
+def parse_queues(text: str, ports: Mapping[str, str]) -> dict[str, float]:
+    """`PORT.full` and so on, from `ovs-vsctl --format=json --columns=name,statistics list Interface`.
+
+    `ports`: by the switch's names for them.
+    """
+    found: dict[str, float] = {}
+    for name, statistics in json.loads(text)["data"]:
+        if name in ports:
+            found |= {
+                f"{ports[name]}.{_QUEUES[key]}": float(value)
+                for key, value in statistics[1]
+                if key in _QUEUES
+            }
+    return found

@@ -25,6 +25,8 @@ REASONS: Mapping[str, Msg] = {
     "connection table full": M("connection table full"),
     "connection not tracked": M("connection not tracked"),
     "denied by a rule": M("denied by a rule"),
+    "queue of shared memory full": M("queue of shared memory full"),
+    "too large for its port": M("too large for its port"),
 }
 FOUND: Mapping[str, Msg] = {
     "cache": M("exact-match cache"),
@@ -64,6 +66,7 @@ class Path:
     edges: list[Edge]
     hops: Table
     switch: Table
+    kernel: Table
     predictions: Table
 
 
@@ -82,13 +85,16 @@ def build(found: Mapping[str, Any]) -> Path | None:
             lines.append(M("adds {time}", time=with_unit(cost["mean"], "s")))
         if drops:
             lines.append(M("dropped {n}", n=units.significant(drops, 3)))
+        if hop.get("again"):
+            lines.append(M("sent again {n}", n=units.significant(hop["again"], 3)))
         x = MARGIN + place * (WIDTH + GAP)
         kind = hop["kind"] + (f" ×{hop['instances']}" if hop["instances"] > 1 else "")
         boxes.append(Box(hop["name"], kind, x, lines, bool(drops), hop["mirror"]))
         if place:
             edges.append(Edge(x - GAP, units.significant(hop["near"], 3)))
     width = 2 * MARGIN + len(boxes) * (WIDTH + GAP) - GAP
-    return Path(width, boxes, edges, _hops(arm, added), _switch(arm["internals"]), _predictions(found))
+    tables = _hops(arm, added), _switch(arm["internals"]), _kernel(arm)
+    return Path(width, boxes, edges, *tables, _predictions(found))
 
 
 def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
@@ -157,6 +163,35 @@ def _switch(internals: Mapping[str, Any]) -> Table:
             Cell(M("dropped: {why}", why=Data(reason))),
             number(units.significant(count, 4), count, mark="bad"),
         )
+    return made
+
+
+def _kernel(arm: Mapping[str, Any]) -> Table:
+    made = Table(
+        M("Kernel and TCP"),
+        [Column(M("Of a trial"), numeric=False), Column(M("Value"))],
+        note=M(
+            "The kernel counts packets that wait for its soft interrupts (softnet) for the whole machine. "
+            "Retries are those of the switch at queues of shared memory that were full."
+        ),
+    )
+    # those of runs before it was counted have none
+    backlog = arm.get("backlog", {})
+    rows = [
+        (said, backlog[name])
+        for name, said in (
+            ("dropped", M("packets dropped before a soft interrupt took them")),
+            ("time_squeeze", M("soft interrupts that ended with packets left")),
+        )
+        if name in backlog
+    ]
+    for hop in arm["hops"]:
+        if hop.get("again") is not None:
+            rows.append((M("TCP segments sent again by {host}", host=Data(hop["name"])), hop["again"]))
+        if hop.get("retries"):
+            rows.append((M("retries at {host}", host=Data(hop["name"])), hop["retries"]))
+    for said, count in rows:
+        made.add(Cell(said), number(units.significant(count, 4), count, mark="bad" if count else ""))
     return made
 
 

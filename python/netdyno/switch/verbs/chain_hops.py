@@ -16,6 +16,8 @@ def show_hops(result: Mapping[str, Any]) -> None:
     rows = []
     for hop in longest["hops"]:
         drops = ", ".join(f"{count:,.0f} {reason}" for reason, count in hop["drops"].items())
+        if hop["retries"]:
+            drops = f"{drops or 'none'} ({hop['retries']:,.0f} retries)"
         cost = added.get(hop["name"])
         rows.append((
             hop["name"], hop["kind"], f"{hop['received']:,.0f}", f"{hop['sent']:,.0f}",
@@ -25,6 +27,14 @@ def show_hops(result: Mapping[str, Any]) -> None:
     if rows:
         heads = ("hop", "kind", "received", "sent", "CPU time it adds", "CPU", "dropped")
         console.table(heads, rows, f"packets of a trial through {longest['name']}", right=heads[2:6])
+    ends = [hop for hop in longest["hops"] if hop["again"] is not None]
+    again = ", ".join(f"{hop['name']} {hop['again']:,.0f}" for hop in ends)
+    backlog = longest["backlog"]
+    console.out().print(
+        f"TCP segments sent again: {again or 'none'}; softnet of the machine: {backlog['dropped']:,.0f} "
+        f"packets dropped, {backlog['time_squeeze']:,.0f} soft interrupts cut short",
+        markup=False,
+    )
     switch = longest["internals"]
     if switch["packets"]:
         cycles = f", {switch['cycles']:,.0f} cycles each" if switch["cycles"] else ""
