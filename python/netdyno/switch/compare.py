@@ -140,6 +140,10 @@ def usable(side: Arm, bench: Spec) -> str:
         what = f"{side.name} has other processes in place of links, without a path or a tunnel"
         fix = "Give it --endpoints vm or --endpoints dpdk, and leave out --path and --tunnel"
         raise Error("ND-104-80", what, at=side.name, fix=fix)
+    if not (made.interfaces or made.vhost_user):
+        what = f"{side.name} has devices of its own, and no host of this bench is behind them"
+        fix = "Measure it in an experiment: `netdyno bench throughput` with the driver ovs-dpdk"
+        raise Error("ND-104-80", what, at=side.name, fix=fix)
     return made.version()
 
 

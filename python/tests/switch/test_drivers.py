@@ -11,13 +11,17 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from netdyno.errors import Error
+from netdyno.experiment.arms import Arm
 from netdyno.lab.dut import DutSite
 from netdyno.lab.network import Network
-from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.switch.bench import Spec
+from netdyno.switch.compare import usable
+from netdyno.switch.driver import DRIVERS, Switch, physical
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs import Ovs, parse_flows, parse_ports
 from netdyno.switch.openflow.action import PopVlan, PushVlan
@@ -286,6 +290,84 @@ def test_no_huge_pages_is_told() -> None:
         assert wrong.value.code in ("ND-92-60", "ND-91-40"), wrong.value
         assert "huge" in wrong.value.what.lower() or "memory" in wrong.value.what.lower(), wrong.value
         assert journal().open_entries == before
+
+
+@pytest.mark.parametrize("device", ["net_af_packet{0},iface=p{0}", "net_pcap{0},iface=p{0}"])
+def test_devices_of_dpdk_are_ports(device: str) -> None:
+    """As a network card would be: the switch has the device that the user names, under a name of its own."""
+    with lab(2, "d") as net:
+        devices = [device.format(number) for number in range(2)]
+        one = made("ovs-dpdk", net, over="physical", ports=["left", "right"], devices=devices)
+        before = journal().open_entries
+        try:
+            one.setup()
+            for a, b in (("h0", "h1"), ("h1", "h0")):
+                assert passes(net, a, b, count=3), f"{a} does not reach {b}"
+            assert settled(one, "right.tx_packets", 3)["right.tx_packets"] >= 3
+        finally:
+            one.teardown()
+        assert journal().open_entries == before
+
+
+def test_a_card_of_the_kernels_is_left_alone_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address, its interface, an address without a card, and an interface without a card."""
+    card, driver = tmp_path / "devices" / "0000:81:00.0", tmp_path / "drivers" / "ixgbe"
+    for folder in (card, driver, tmp_path / "net" / "eth7", tmp_path / "net" / "veth7"):
+        folder.mkdir(parents=True)
+    (card / "driver").symlink_to(driver)
+    (tmp_path / "net" / "eth7" / "device").symlink_to(card)
+    monkeypatch.setattr(physical, "DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(physical, "INTERFACES", tmp_path / "net")
+    with lab(2, "d") as net:
+        before = journal().open_entries
+        for device, words, fix in (
+            ("0000:81:00.0", "the kernel's driver ixgbe", "--bind=vfio-pci 0000:81:00.0"),
+            ("eth7", "the interface eth7 (0000:81:00.0)", "--bind=vfio-pci 0000:81:00.0"),
+            ("82:00.0", "no PCI device 0000:82:00.0", "lspci"),
+            ("veth7", "no PCI device", "net_af_packet0,iface=veth7"),
+            ("eth8", "no interface", "lspci"),
+        ):
+            with pytest.raises(Error) as wrong:
+                made("ovs-dpdk", net, over="physical", ports=["a"], devices=[device]).setup()
+            assert (wrong.value.code, words in wrong.value.what) == ("ND-92-60", True), wrong.value
+            assert fix in (wrong.value.fix or ""), wrong.value
+        assert journal().open_entries == before
+    (card / "driver").unlink()
+    (card / "driver").symlink_to(tmp_path / "vfio-pci")
+    (tmp_path / "vfio-pci").mkdir()
+    physical.check(["81:00.0"], "x")
+    one = DRIVERS["ovs-dpdk"](
+        DutSite("sw", "", None), {"over": "physical", "ports": ["a"], "devices": ["81:00.0"]}
+    )
+    assert "-a 0000:81:00.0" in cast("Ovs", one).config()["dpdk-extra"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"over": "physical", "ports": ["a"]}, "1 ports and 0 devices"),
+        ({"ports": ["a"], "devices": ["81:00.0"]}, "over: physical"),
+        ({"devices": ["net_pcap0,rx_pcap=/etc/passwd"]}, "net_pcap takes"),
+        ({"devices": ["net_failsafe0,exec(id)"]}, "is none of"),
+        ({"devices": ['net_af_packet0,iface=p0" x']}, "net_af_packet takes"),
+        ({"devices": ["a b"]}, "no PCI address"),
+    ],
+)
+def test_wrong_devices_are_told(options: dict[str, object], words: str) -> None:
+    with pytest.raises(Error) as wrong:
+        DRIVERS["ovs-dpdk"](DutSite("sw", "", None), options)
+    assert words in str(wrong.value)
+
+
+def test_a_comparison_has_hosts_behind_ports() -> None:
+    if why := DRIVERS["ovs-dpdk"].missing():
+        pytest.skip(why)
+    arm = Arm("x", {"switch": "ovs-dpdk", "over": "physical", "ports": "[a]", "devices": "['81:00.0']"})
+    with pytest.raises(Error) as wrong:
+        usable(arm, Spec())
+    assert wrong.value.code == "ND-104-80" and "no host" in wrong.value.what
 
 
 def test_counters_of_ports_are_read() -> None:

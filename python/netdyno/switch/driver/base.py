@@ -91,6 +91,11 @@ class Switch(Dut):
         """Whether its ports are of other processes, over vhost-user, in place of interfaces."""
         return False
 
+    @property
+    def interfaces(self) -> bool:
+        """Whether its ports are interfaces of its namespace."""
+        return True
+
     @classmethod
     @abstractmethod
     def missing(cls) -> str:
@@ -208,7 +213,7 @@ class Switch(Dut):
         there = {name for _, name in namespace.inside(space, socket.if_nameindex)} - {"lo"}
         self.ports = tuple(self.options.ports or sorted(there, key=_natural))
         gone = next((name for name in self.ports if name not in there), None)
-        if gone and not self.vhost_user:
+        if gone and self.interfaces:
             what = f"the port {gone} is no interface of {space}"
             fix = f"There are: {', '.join(sorted(there, key=_natural)) or 'none'}"
             raise Error("ND-104-81", what, at=f"duts.{self.place.name}.options.ports", fix=fix)

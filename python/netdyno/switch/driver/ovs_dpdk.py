@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import DutSite
-from netdyno.switch.driver import ovs
+from netdyno.switch.driver import ovs, physical
 from netdyno.switch.driver.ovs import Ovs
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
@@ -37,11 +37,14 @@ loses its processor between two of its instructions. One that sleeps most of the
 class Options(ovs.Options):
     """Settings of Open vSwitch over DPDK."""
 
-    over: Literal["af_xdp", "af_packet", "system", "vhost-user"] = "af_xdp"
+    over: Literal["af_xdp", "af_packet", "system", "vhost-user", "physical"] = "af_xdp"
     """How it takes frames of an interface: by DPDK's port over AF_XDP or a packet socket, polled by a thread;
     or by Open vSwitch's own packet socket (`system`), which can have `tso`. `vhost-user`: it shares memory
     with other processes in place of interfaces, and `ports` names them: a profile reaches each over
-    virtio-user, as `device: dut:NAME.PORT`."""
+    virtio-user, as `device: dut:NAME.PORT`. `physical`: it has the `devices`, and `ports` names them."""
+    devices: list[str] = Field(default_factory=list, max_length=64)
+    """With `over: physical`, the device of each of `ports`: the PCI address of a network card that the user
+    has given to vfio-pci (`0000:81:00.0`), or one of DPDK with arguments (`net_af_packet0,iface=eth1`)."""
     sockets: str = Field(default="", max_length=80)
     """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`;
     default: one of its own, in which the process of the profile listens."""
@@ -56,6 +59,19 @@ class Options(ovs.Options):
     """Packet memory in huge pages, which must be there."""
     memory: int = Field(default=512, ge=128, le=1 << 20)
     """Packet memory, MiB."""
+
+    @field_validator("devices")
+    @classmethod
+    def _devices(cls, value: list[str]) -> list[str]:
+        return [physical.shaped(one) for one in value]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Options:
+        if self.over == "physical" and (not self.devices or len(self.devices) != len(self.ports)):
+            raise ValueError(f"over: physical has {len(self.ports)} ports and {len(self.devices)} devices")
+        if self.over != "physical" and self.devices:
+            raise ValueError("devices go with over: physical")
+        return self
 
 
 class OvsDpdk(Ovs):
@@ -81,6 +97,11 @@ class OvsDpdk(Ovs):
     def vhost_user(self) -> bool:
         over: str = self.options.over
         return over == "vhost-user"
+
+    @property
+    def interfaces(self) -> bool:
+        over: str = self.options.over
+        return over not in ("vhost-user", "physical")
 
     def attached(self) -> dict[str, str]:
         """Ports of a process that shares memory with it."""
@@ -121,6 +142,8 @@ class OvsDpdk(Ovs):
             what = f"a port by {o.over} takes no segments"
             fix = "Use tso with over=system, or leave it out"
             raise Error("ND-104-07", what, at=self._at("tso"), fix=fix)
+        physical.check(o.devices, self._at("devices"))
+        cards = physical.addresses(o.devices)
         prefix = f"netdyno-{self.folder.name}"
         # root's DPDK keeps files by this name, which go with it
         self._dpdk = self.place.notes.write("dpdk", prefix=prefix)
@@ -128,10 +151,14 @@ class OvsDpdk(Ovs):
         cores = list(self.place.cores) or [max(os.sched_getaffinity(0))]
         return {
             "dpdk-init": "true",
-            "dpdk-extra": f"{memory} --no-pci --file-prefix={prefix}",
+            "dpdk-extra": " ".join(
+                [memory, *(f"-a {card}" for card in cards)]
+                + ["--no-pci"] * (not cards)
+                + [f"--file-prefix={prefix}"]
+            ),
             "pmd-cpu-mask": hex(sum(1 << core for core in cores)),
-            # else Open vSwitch asks for 0.6 GB at once where virtual machines are
-            **({"per-port-memory": "true"} if self.vhost_user or o.shared else {}),
+            # else Open vSwitch asks for 0.6 GB at once where virtual machines or cards are
+            **({"per-port-memory": "true"} if not self.interfaces or o.shared else {}),
             **({"userspace-tso-enable": "true"} if o.tso else {}),
             **(dict.fromkeys(IDLE_SLEEP, "10000") if o.memif else {}),
         }
@@ -150,6 +177,9 @@ class OvsDpdk(Ovs):
             path = json.dumps(str(self._socket(port)))
             return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
         number = self.ports.index(port)
+        if self.options.over == "physical":
+            device = self.options.devices[number]
+            return f"dpdk{number}", ["type=dpdk", f'options:dpdk-devargs="{device}"']
         # the device is known by a number: names of interfaces may be of other signs
         device = f"net_{self.options.over}{number},iface={port}"
         return f"dpdk{number}", ["type=dpdk", f'options:dpdk-devargs="{device}"']
