@@ -13,7 +13,7 @@ from rich.console import Console
 
 from netdyno.cli import app, console, summary
 from netdyno.core.load_unit import MESSAGES
-from netdyno.core.result import Leg, Repetition, Result
+from netdyno.core.result import Leg, Repetition, Result, ThresholdResult
 from netdyno.core.wire import (
     CauseCount,
     Counts,
@@ -28,9 +28,11 @@ from netdyno.core.wire import (
     Validity,
 )
 from netdyno.experiment.verdict import exit_code, judge_all
+from netdyno.experiment.verdict import verdict as decide
 from netdyno.export.junit import junit
 from netdyno.export.markdown import summary as markdown
 from netdyno.export.prometheus import Exporter
+from netdyno.report.thresholds import judged as threshold_tables
 from netdyno.report.verdict import verdict as shown
 from netdyno.stats.backlog import hides_delays
 from netdyno.stats.checks import checks
@@ -344,6 +346,40 @@ def test_a_failed_check_is_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> N
     points = [point.plain() for point in shown(found).points]
     assert len(points) == 2
     assert "nothing was delivered" in points[0]
+
+
+def test_a_limit_that_few_trials_do_not_show_is_told_alike_in_every_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = judged(group(**GOOD), [ERRORS])
+    found.thresholds = [
+        ThresholdResult(
+            leg="sockets", metric="web.delay.response.p95", bound=5e8, kind="max", value=1.62e6,
+            interval=(14, 187e9), passed=False, n=2,
+        )
+    ]  # fmt: skip
+    found.verdict = decide(found)
+    assert (found.verdict, exit_code(found)) == ("fail", 99)
+    sentence = (
+        "web: response delay, 95th percentile: 1.62 ms is within 500 ms, but 2 trials are too few to show it "
+        "with 95 % confidence (interval 14.0 ns … 187 s). Use --repeat 5."
+    )
+    assert [point.text() for point in shown(found).points] == [sentence]
+    text = words(found, monkeypatch)
+    assert sentence in text
+    (row,) = (line for line in text.splitlines() if "max 500 ms" in line)
+    assert row.endswith("not shown"), "value and interval disagree, which is no plain FAIL"
+    (failure,) = ET.fromstring(junit(found)).iter("failure")
+    assert failure.get("message") == sentence
+    lines = markdown(found).splitlines()
+    assert f"- {sentence}" in lines
+    assert any(line.startswith("| not shown | sockets |") for line in lines)
+    (first,) = threshold_tables(found)[0].table.rows
+    assert getattr(first[0].text, "id", "") == "not shown"
+    # a value beyond the limit is a plain failure
+    found.thresholds[0].value = 6e8
+    (row,) = (line for line in words(found, monkeypatch).splitlines() if "max 500 ms" in line)
+    assert row.endswith("FAIL")
 
 
 def test_an_interrupted_run_has_passed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

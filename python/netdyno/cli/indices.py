@@ -40,9 +40,8 @@ def show(leg: Leg, thresholds: Sequence[ThresholdResult]) -> list[ThresholdResul
 
 def mark(threshold: ThresholdResult) -> Text:
     """Whether a threshold holds, in a word."""
-    if threshold.value is None:
-        return Text("not judged", style="yellow")
-    return Text("pass", style="green") if threshold.passed else Text("FAIL", style="bold red")
+    styles = {"pass": "green", "FAIL": "bold red"}
+    return Text(threshold.outcome, style=styles.get(threshold.outcome, "yellow"))
 
 
 def _rows(

@@ -46,12 +46,7 @@ def show(result: Result, folder: Path | None = None) -> None:
     out.print(_headline(result))
     if why := result.no_verdict:
         out.print(Text(f"  {why}", style="yellow"), soft_wrap=True)
-    for check in result.checks:
-        if not check.passed:
-            where = f"{check.leg} " if len(result.legs) > 1 else ""
-            # what failed and why is said below, once
-            what = check.what.partition("; in that time")[0] if check.check == "delivery" else check.what
-            out.print(Text(f"  {where}{check.group}: {what}", style="red"), soft_wrap=True)
+    _why(result)
     for reason in result.reasons:
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
@@ -129,6 +124,23 @@ def show(result: Result, folder: Path | None = None) -> None:
             spare=("interval",),
         )
     _files(result, folder)
+
+
+def _why(result: Result) -> None:
+    """What fails and by how much, in the words of the report."""
+    # loaded here, for the command to start sooner without
+    from netdyno.report.verdict import MOST, why
+
+    out = console.out()
+    said = why(result)
+    for one in said[:MOST]:
+        out.print(Text(f"  {one.text()}", style="red"), soft_wrap=True)
+    if len(said) > MOST:
+        out.print(f"  {len(said) - MOST} more fail; they stand below.", style="red")
+    for check in result.checks:
+        # whose failures they are is said below, once
+        if not check.passed and check.check != "delivery":
+            out.print(Text(f"  {check.group}: {check.what}", style="dim"), soft_wrap=True)
 
 
 def _files(result: Result, folder: Path | None) -> None:

@@ -306,6 +306,24 @@ class ThresholdResult(Model):
         return not self.passed and self.value is not None
 
     @property
+    def unshown(self) -> bool:
+        """Whether it fails although its value is within the bound: the trials do not show that it holds."""
+        if self.value is None or self.passed:
+            return False
+        if self.value == self.bound:
+            return not self.strict
+        return (self.value < self.bound) == (self.kind == "max")
+
+    @property
+    def outcome(self) -> Literal["pass", "FAIL", "not shown", "not judged"]:
+        """Whether it holds, in a word."""
+        if self.value is None:
+            return "not judged"
+        if self.passed:
+            return "pass"
+        return "not shown" if self.unshown else "FAIL"
+
+    @property
     def side(self) -> str:
         """The bound's side in a word: `max 50 ms`, `below 50 ms`."""
         if self.strict:

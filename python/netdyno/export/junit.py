@@ -10,6 +10,7 @@ from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
+from netdyno.report.verdict import failing, missed
 from netdyno.stats.last_answer import last_answer_time
 
 
@@ -45,17 +46,15 @@ def junit(result: Result) -> str:
             if kind == "error":
                 node.set("type", "ND-90-10")
         elif threshold.failed:
-            value = _value_text(threshold.metric, threshold.value)
-            message = f"{threshold.metric}: measured {value}, required {threshold.side} {bound}"
-            failure = ET.SubElement(case, "failure", message=message, type="ND-99-20")
+            failure = ET.SubElement(case, "failure", message=missed(threshold).text(), type="ND-99-20")
             failure.text = "\n".join([_basis(threshold), *_failures(result, threshold.leg, threshold.metric)])
         elif unjudged:
             ET.SubElement(case, "skipped", message=unjudged)
     for check in result.checks:
         case = _case(suite, f"{check.group} {check.check}", check.leg or result.name)
         if not check.passed:
-            failure = ET.SubElement(case, "failure", message=f"{check.group}: {check.what}", type="ND-99-21")
-            failure.text = "\n".join(_failures(result, check.leg, check.group)) or None
+            failure = ET.SubElement(case, "failure", message=failing(check).text(), type="ND-99-21")
+            failure.text = "\n".join([check.what, *_failures(result, check.leg, check.group)])
         elif unjudged:
             ET.SubElement(case, "skipped", message=unjudged)
     if unjudged:

@@ -10,6 +10,7 @@ from netdyno import escape, files, quantities
 from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result
 from netdyno.report import units
+from netdyno.report.verdict import why
 from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.runs import RunDifferences
 from netdyno.stats.unpaired import Difference
@@ -48,6 +49,7 @@ def summary(result: Result) -> str:
         ]
     elif result.no_verdict:
         lines += [f"{text(result.no_verdict)}.", ""]
+    lines += [*(f"- {text(one.text())}" for one in why(result)[:ROWS] if result.valid), ""]
     if judged := [*_judged(result)]:
         lines += [*table(["", "leg", "condition", "measured"], judged), ""]
     if failures := [*_failures(result)]:
@@ -66,14 +68,12 @@ def _judged(result: Result) -> Iterator[list[str]]:
     for one in result.thresholds:
         bound = units.exact(_value_text(one.metric, one.bound))
         value = "nothing" if one.value is None else _value_text(one.metric, one.value)
-        state = "FAIL" if one.failed else "pass"
-        if one.value is None or not result.valid:
-            state = "not judged"
+        state = one.outcome if result.valid else "not judged"
         rows.append([state, one.leg, f"{one.metric} {one.side} {bound}", value])
     for check in result.checks:
         if not check.passed:
             rows.append(["FAIL", check.leg, f"{check.group} {check.check}", check.what])
-    yield from sorted(rows, key=lambda row: row[0] != "FAIL")
+    yield from sorted(rows, key=lambda row: (row[0] != "FAIL", row[0] != "not shown"))
 
 
 def _value_text(metric: str, value: float) -> str:

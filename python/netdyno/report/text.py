@@ -49,6 +49,10 @@ class Msg:
 
         return re.sub(r"\{(\w+)\}", fill, text)
 
+    def text(self) -> str:
+        """English for terminals and files: without marks of direction, with plain spaces."""
+        return re.sub(f"[{ISOLATE}{END}]", "", self.plain()).replace("\u202f", " ")
+
     def json(self) -> dict[str, Any]:
         """As the page's scripts read it."""
         return {"t": self.id, "a": self._args()} if self.args else {"t": self.id}

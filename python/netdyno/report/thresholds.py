@@ -87,6 +87,8 @@ def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:
         unit = units.unit_of(t.metric)
         name = name_of(t.metric)
         passes = Cell(M("yes"), 1, mark="good") if t.passed else Cell(M("no"), 0, mark="bad")
+        if t.unshown:
+            passes = Cell(M("not shown"), 0, mark="bad")
         if t.value is None:
             passes = Cell(M("not judged"), 0)
         interval = Cell(units.NONE)

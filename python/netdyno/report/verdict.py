@@ -60,7 +60,6 @@ class Verdict:
 
 def verdict(result: Result) -> Verdict:
     """Validity before verdict: what was not measured properly is neither good nor bad."""
-    failed = [t for t in result.thresholds if t.failed]
     passing = M(
         "{n} of {total} thresholds pass.",
         n=str(sum(t.passed for t in result.thresholds)),
@@ -100,8 +99,7 @@ def verdict(result: Result) -> Verdict:
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
     several = len(result.legs) > 1
-    points = [_of_leg(t.leg, missed(t), several) for t in failed]
-    points += [_of_leg(c.leg, failing(c), several) for c in result.checks if not c.passed]
+    points = why(result)
     said.points += points[:MOST]
     if len(points) > MOST:
         said.points.append(M("{n} more fail; they stand below.", n=str(len(points) - MOST)))
@@ -318,6 +316,15 @@ def failing(c: CheckResult) -> Msg:
     return M("{group}: nothing was delivered. A run without an answer cannot pass.", group=group)
 
 
+def why(result: Result) -> list[Msg]:
+    """Thresholds and checks that fail, a sentence each: the same in every output."""
+    several = len(result.legs) > 1
+    return [
+        *(_of_leg(t.leg, missed(t), several) for t in result.thresholds if t.failed),
+        *(_of_leg(c.leg, failing(c), several) for c in result.checks if not c.passed),
+    ]
+
+
 def unmeasured(t: ThresholdResult) -> Msg:
     """A threshold for which nothing was measured."""
     return M("{name}: nothing was measured, so it is not judged.", name=name_of(t.metric))
@@ -328,14 +335,17 @@ def missed(t: ThresholdResult) -> Msg:
     unit = units.unit_of(t.metric)
     name = name_of(t.metric)
     assert t.value is not None, "a limit without a value is not judged"
-    beyond = t.value > t.bound if t.kind == "max" else t.value < t.bound
-    beyond = beyond or (t.strict and t.value == t.bound)
     bound = units.exact(units.show(t.bound, unit))
     values = {"name": name, "value": units.show(t.value, unit), "bound": bound}
-    if not beyond:
+    if t.unshown and t.interval:
+        low, high = (units.show(max(0.0, x), unit) for x in t.interval)
         return M(
-            "{name}: {value} is within {bound}, but not with {confidence} confidence.",
+            "{name}: {value} is within {bound}, but {n} trials are too few to show it with {confidence} "
+            "confidence (interval {interval}). Use --repeat {more}.",
             confidence=units.exact(units.percent(t.confidence)),
+            interval=units.span(low, high),
+            n=str(t.n),
+            more=str(5 if t.n < 5 else 2 * t.n),
             **values,
         )
     if t.strict and t.kind == "max":
