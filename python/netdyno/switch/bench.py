@@ -32,7 +32,7 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import guests, ports, remote
+from netdyno.switch import container, guests, ports, remote
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.guests import Endpoints, Guest, Machines
@@ -75,7 +75,10 @@ class Spec(Config):
     tunnel: Tunnel | None = None
     """A tunnel between two switches, one at each host; default: both hosts are on one switch."""
     endpoints: Endpoints = "namespace"
-    """Whether both hosts are network namespaces, virtual machines in them, or DPDK ports of our generator."""
+    """Whether both hosts are network namespaces, virtual machines or containers in them, or DPDK ports of our
+    generator."""
+    image: str = ""
+    """Of containers: by Podman, or the folder of its files."""
     remote: dict[EndName, RemoteHost] = Field(default_factory=dict)
     """Hosts that are other machines, over SSH."""
 
@@ -88,6 +91,8 @@ class Spec(Config):
             shown.append("to a virtual machine" if only else "between virtual machines")
         if self.endpoints == "dpdk":
             shown.append("between DPDK ports")
+        if self.endpoints == "container":
+            shown.append(f"between containers of {self.image}")
         shown += [f"{name} {one}," for name, one in self.remote.items()]
         if self.path:
             shown.append(f"over {self.path if isinstance(self.path, str) else path_words(self.path)}")
@@ -142,6 +147,11 @@ def tell_endpoints(spec: Spec, note: Callable[[str], None]) -> None:
     kind = WORKLOADS[spec.workload]
     if spec.endpoints == "vm":
         note(guests.describe(guests.check(kind, spec.segments), kind))
+    if spec.endpoints == "container":
+        container.check(kind, spec.image)
+    elif spec.image:
+        fix = "Use --endpoints container, or leave it out"
+        raise Error("ND-104-07", "an image is for containers", at=container.AT, fix=fix)
     if spec.endpoints == "dpdk":
         ports.check(kind, spec.segments, bool(spec.path or spec.tunnel))
 
@@ -272,7 +282,10 @@ class SwitchBench:
             namespace.inside(spaces[CLIENT], lambda: self._forwards(switches, both))
             self._probe(both)
         ends = spaces[CLIENT], spaces.get(SERVER)
-        site = Site(*ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both, ports=over)
+        launchers = container.launchers(self.spec.endpoints, self.spec.image)
+        site = Site(
+            *ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both, launchers=launchers, ports=over
+        )
         load = workload(self.spec)
         load.serve(site)
         stack.callback(load.stop)
@@ -286,6 +299,9 @@ class SwitchBench:
         series: Mapping[str, Any] = {}
         try:
             seen = load.run(site, seed)
+            if load.client_stays:
+                # a generator that gets no answers counts losses: they are no machine's that is lost
+                guests.must_answer(both)
             metrics, why, series = seen.metrics, seen.wrong, seen.series
             counters |= seen.counters
         except Error as e:

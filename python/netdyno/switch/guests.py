@@ -35,8 +35,9 @@ Machine = Union["Guest", Remote]
 """Client or server that is no namespace."""
 Machines = tuple[Machine | None, Machine | None]
 """Client and server; None: a namespace."""
-Endpoints = Literal["namespace", "vm", "dpdk"]
-"""Client and server of a bench: network namespaces, virtual machines, or two DPDK ports of our generator."""
+Endpoints = Literal["namespace", "vm", "container", "dpdk"]
+"""Client and server of a bench: network namespaces, virtual machines, containers of an image, or two DPDK
+ports of our generator."""
 AT = "--endpoints"
 MODULES = ("virtio_pci", "virtio_net", "virtio_console")
 MEMORY = 160

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,7 +28,7 @@ from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.guests import Guest
-from netdyno.system import namespace, proc
+from netdyno.system import namespace, proc, python
 from netdyno.system.vm import setup
 from netdyno.system.vm.setup import MissingRequirement
 
@@ -120,6 +125,79 @@ def test_our_generator_searches_a_rate_to_a_machine_over_af_xdp_and_shared_memor
                 assert seen.metrics["throughput"] > 0 < seen.metrics["delay_p99"]
         assert all(client is None and server for client, server in bench.machines.values())
         assert set(bench.machines) == {False, True}
+
+
+@root
+@pytest.mark.full
+def test_a_machine_that_hangs_while_our_generator_loads_it_is_told_and_no_loss(
+    possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = {"seconds": 2, "rate": 100, "devices": 2}
+    with SwitchBench(Spec(workload="stream", options=load, endpoints="vm")) as bench:
+        bench.measure({"switch": "ovs-netdev"}, 1)
+        _, server = bench.machines[False]
+        assert isinstance(server, Guest) and server.process
+        run = WORKLOADS["stream"].run
+
+        def hangs(self: Any, site: Site, seed: int) -> Any:
+            assert isinstance(server, Guest) and server.process
+            timer = threading.Timer(1.0, server.process.send, (signal.SIGSTOP,))
+            timer.start()
+            try:
+                return run(self, site, seed)
+            finally:
+                timer.join()
+
+        monkeypatch.setattr(WORKLOADS["stream"], "run", hangs)
+        monkeypatch.setattr(guests, "GRACE", 1.0)
+        with pytest.raises(Error) as wrong:
+            bench.measure({"switch": "ovs-netdev"}, 2)
+        assert wrong.value.code == "ND-91-28" and "the server: it does not answer" in wrong.value.what
+        server.process.send(signal.SIGCONT)
+
+
+@root
+@pytest.mark.full
+def test_a_killed_comparison_of_machines_leaves_nothing(possible: None, tmp_path: Path) -> None:
+    """`kill -9` while virtual machines run: `netdyno restore` ends them, and their namespaces go."""
+    environment = {
+        **os.environ,
+        "NETDYNO_STATE": str(tmp_path / "state"),
+        "NETDYNO_RUNS": str(tmp_path / "runs"),
+    }
+    words = ["switch", "compare", "linux-bridge", "ovs-netdev", "--endpoints", "vm", "--set", "seconds=60"]
+    with (tmp_path / "log").open("w") as log:
+        child = subprocess.Popen(python.module("netdyno", *words), env=environment, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 180
+        while len(machines := qemu(child.pid)) < 2 and time.monotonic() < until:
+            assert child.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        assert len(machines) == 2
+        spaces = {sh("ip", "netns", "identify", str(pid)) for pid in machines}
+    finally:
+        child.kill()
+        child.wait()
+    assert len(spaces) == 2 <= len(spaces & set(namespace.names()))
+    restore = python.module("netdyno", "restore")
+    done = subprocess.run(restore, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not spaces & set(namespace.names())
+    assert not set(machines) & {pid for one in machines for pid in proc.family(one)}
+
+
+def qemu(parent: int) -> list[int]:
+    """Virtual machines that a process has started."""
+    found = []
+    for pid in proc.family(parent):
+        with contextlib.suppress(OSError):
+            if setup.QEMU in Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]:
+                found.append(pid)
+    return found
+
+
+def sh(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
 class Answers:

@@ -56,8 +56,14 @@ class Site:
     """Machines that are client and server in place of the namespaces."""
     address6: str = ""
     """Of the server over IPv6; empty: it has none."""
+    launchers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What goes before programs of `client` and `server` that run from a container's image."""
     ports: Sequence[Mapping[str, Any]] = ()
     """DPDK ports of our own generator, as in a profile, in place of sockets: the client's, or both ends'."""
+
+    def program(self, name: str, package: str) -> str:
+        """How a program is called: by its path here, or by its name in an image. Raises Error."""
+        return name if self.launchers else find(name, package)
 
     def site_of(self, name: str) -> DutSite:
         """For a server that is a device under test."""
@@ -92,6 +98,8 @@ class Workload(ABC):
     """Whether its programs run in virtual machines and on other machines, too."""
     client_stays: ClassVar[bool] = False
     """Its client stays in a namespace where the server is a virtual machine."""
+    in_containers: ClassVar[bool] = False
+    """Whether its programs run with the files of a container's image, too."""
     over_ports: ClassVar[bool] = False
     """Whether its load can come from DPDK ports of our generator."""
     programs: ClassVar[Mapping[str, str]] = {}
@@ -106,7 +114,7 @@ class Workload(ABC):
     def serve(self, site: Site) -> None:
         """Start what serves. On failure nothing of it is left."""
         for program, package in self.programs.items():
-            find(program, package)
+            site.program(program, package)
         raise_file_limit()
         with contextlib.ExitStack() as stack:
             self.open(site, stack)
@@ -144,6 +152,7 @@ def metric_table(*metrics: Metric) -> dict[str, Metric]:
 
 def start_server(site: Site, command: Sequence[str], name: str, stack: contextlib.ExitStack) -> Process:
     """A server that is a program, until the stack closes."""
+    command = [*site.launchers.get("server", ()), *command]
     made = Process(command, log=site.folder / f"{name}.log", namespace=site.server, notes=site.notes)
     stack.callback(made.stop)
     return made
@@ -159,7 +168,8 @@ def run_generator(site: Site, command: Sequence[str], seconds: float) -> str:
         return text
     name = Path(command[0]).name
     log = site.folder / f"{name}-client.log"
-    process = Process(command, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
+    started = [*site.launchers.get("client", ()), *command]
+    process = Process(started, log=log, namespace=site.client, pipe_output=True, notes=site.notes)
     reader = OutputReader(process)
     try:
         status = process.wait(seconds)

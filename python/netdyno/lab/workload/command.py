@@ -77,6 +77,7 @@ class CommandLoad(Workload):
     name = "command"
     about = "any command as the load, any command as the server, metrics from what the load prints"
     Options = CommandOptions
+    in_containers = True
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__(options)
@@ -126,6 +127,8 @@ def words(command: str, site: Site, seed: int) -> list[str]:
     filled = [
         redaction.REFERENCE.sub(lambda found: secret.from_option(found[0][1:-1], command), w) for w in filled
     ]
+    if site.launchers:
+        return filled
     program = shutil.which(filled[0]) or shutil.which(filled[0], path=SYSTEM)
     if program is None:
         what = f"the program {filled[0]} is missing"

@@ -25,7 +25,6 @@ from netdyno.lab.workload.base import (
 )
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
-from netdyno.system.process import find
 
 PORT = 5201
 BACK = "_bidir_reverse"
@@ -72,11 +71,13 @@ class UdpOptions(Settings):
 
 class _Iperf3(Workload):
     in_guests = True
+    in_containers = True
     programs: ClassVar[Mapping[str, str]] = {"iperf3": "iperf3"}
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and wait until it listens."""
-        command = [find("iperf3", "iperf3"), "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
+        program = site.program("iperf3", "iperf3")
+        command = [program, "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
         if guest := site.guests[1]:
             guest.serve(command, lambda text: listens(text, PORT), stack)
             return
@@ -85,7 +86,7 @@ class _Iperf3(Workload):
             what, fix = f"another program has port {PORT}", "End that program, or load between namespaces"
             raise Error("ND-92-25", f"iperf3 -s cannot listen: {what}", at=site.address, fix=fix)
         server = start_server(site, command, "iperf3-server", stack)
-        until = time.monotonic() + 10
+        until = time.monotonic() + (60 if site.launchers else 10)
         while time.monotonic() < until and server.exited() is None:
             # looked at and not connected to: a connection would be taken for a client
             if listening(site.server, PORT):
@@ -97,7 +98,7 @@ class _Iperf3(Workload):
         """Run a client; its JSON."""
         o = self.options
         command = [
-            find("iperf3", "iperf3"), "-c", site.address, "-p", str(PORT), "-J",
+            site.program("iperf3", "iperf3"), "-c", site.address, "-p", str(PORT), "-J",
             "-t", f"{max(1, round(o.seconds))}", "-P", str(o.streams), "-l", str(o.length), *more,
         ]  # fmt: skip
         text = run_generator(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)

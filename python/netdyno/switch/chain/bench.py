@@ -13,7 +13,7 @@ from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import guests, remote
+from netdyno.switch import container, guests, remote
 from netdyno.switch.bench import Spec, moved, tell_endpoints, workload
 from netdyno.switch.chain import hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
@@ -52,7 +52,9 @@ class ChainBench:
         assert folder is not None, "the lab is set up"
         spaces = {host: lab.network.namespace(host) for host in (CLIENT, SERVER)}
         address = layout.addresses(lab.chain).server
-        site = Site(spaces[CLIENT], spaces[SERVER], address, folder, lab.notes, guests=self.guests)
+        launchers = container.launchers(self.spec.endpoints, self.spec.image)
+        ends = spaces[CLIENT], spaces[SERVER]
+        site = Site(*ends, address, folder, lab.notes, guests=self.guests, launchers=launchers)
         load = workload(self.spec)
         load.serve(site)
         metrics: dict[str, float] = {}
@@ -67,6 +69,9 @@ class ChainBench:
                 before, cpu, begin = lab.counters(), lab.cpu(), time.monotonic()
                 try:
                     seen = load.run(site, seed)
+                    if load.client_stays:
+                        # a generator that gets no answers counts losses: they are no machine's that is lost
+                        guests.must_answer(self.guests)
                     metrics, why, series = dict(seen.metrics), seen.wrong, seen.series
                     counters |= seen.counters
                 except Error as e:

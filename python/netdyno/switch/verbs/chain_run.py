@@ -22,6 +22,7 @@ from netdyno.switch.verbs.chain_hops import show_hops
 from netdyno.switch.verbs.compare import (
     ClientMachine,
     EndpointsKind,
+    ImageName,
     Progress,
     ServerMachine,
     machines,
@@ -47,6 +48,7 @@ def run(
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
     ] = None,
     endpoints: EndpointsKind = "namespace",
+    image: ImageName = "",
     client: ClientMachine = None,
     server: ServerMachine = None,
     repeat: Annotated[
@@ -100,6 +102,7 @@ def run(
         options=given,
         path=way(path),
         endpoints=endpoints,
+        image=image,
         remote=machines(client, server),
     )
     wanted = ChainRequest(

@@ -17,7 +17,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded
-from netdyno.switch.verbs.compare import EndpointsKind, way
+from netdyno.switch.verbs.compare import EndpointsKind, ImageName, way
 from netdyno.system.interrupt import Interrupts
 
 
@@ -41,6 +41,7 @@ def search(
         typer.Option(help="The client's link, as of netdyno impair: delay=5ms,loss=0.1%.", metavar="PATH"),
     ] = None,
     endpoints: EndpointsKind = "namespace",
+    image: ImageName = "",
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
@@ -76,7 +77,7 @@ def search(
         sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
     """
     given = assignments.options(options or (), "--set")
-    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints)
+    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints, image=image)
     wanted = SearchRequest(
         loaded(file, controller, tunnel), file.stem, spec, target, repeat, level, seed, fresh
     )  # fmt: skip

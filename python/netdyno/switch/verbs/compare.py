@@ -36,8 +36,18 @@ EndpointsKind = Annotated[
     Endpoints,
     typer.Option(
         help="Client and server: network namespaces, virtual machines by KVM, or by QEMU's emulation "
-        "where there is no KVM, or two DPDK ports of netdyno's generator.",
-        metavar="namespace|vm|dpdk",
+        "where there is no KVM, containers of --image, or two DPDK ports of netdyno's generator.",
+        metavar="namespace|vm|container|dpdk",
+    ),
+]
+ImageName = Annotated[
+    str,
+    typer.Option(
+        "--image",
+        help="Image of containers as client and server, by Podman, or the folder of its files (/PATH, "
+        "./PATH), with the workload's programs in it. Default: none, for other endpoints.",
+        metavar="IMAGE|FOLDER",
+        show_default=False,
     ),
 ]
 
@@ -95,6 +105,7 @@ def compare(
         ),
     ] = None,
     endpoints: EndpointsKind = "namespace",
+    image: ImageName = "",
     client: ClientMachine = None,
     server: ServerMachine = None,
     repeat: Annotated[
@@ -183,6 +194,7 @@ def compare(
             mtu=mtu,
             tunnel=tunnels.checked(tunnel) if tunnel else None,
             endpoints=endpoints,
+            image=image,
             remote=machines(client, server),
         ),
         repeat=repeat, spare=spare, level=level, matters=matters, seed=seed, metrics=metric or (),
