@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 from collections import deque
 from typing import Any
 
@@ -86,6 +87,18 @@ def test_the_hosts_loopback_is_nothing_to_dpdk_ports(
     take(state, SeriesPoint.model_validate(point))
     assert list(state.interfaces) == shown
     assert any(line.startswith("nic0") for line in draw(state, 120, 60))
+
+
+def test_what_a_stack_sends_again_and_drops_is_shown_at_its_port(trial: dict[str, Any]) -> None:
+    state = fed(trial, 1, transport="dpdk")
+    point = copy.deepcopy(trial["series"][1]) | {"dt": 1.0}
+    counted = {"tx_packets": 100, "rx_packets": 100, "tcp_segments_sent": 90, "tcp_retransmitted": 7}
+    point["interfaces"] = {"a": counted, "b": counted | {"tcp_retransmitted": 0, "dropped_bad_checksum": 3}}
+    take(state, SeriesPoint.model_validate(point))
+    (a,) = [line for line in draw(state, 130, 60) if line.startswith("a ")]
+    (b,) = [line for line in draw(state, 130, 60) if line.startswith("b ")]
+    assert re.search(r"TCP 90.0\W/s segments, 7.00\W/s sent again *$", a), a
+    assert re.search(r"TCP 90.0\W/s segments +3.00\W/s dropped$", b), b
 
 
 def test_small_screens_keep_names_and_the_main_figures(trial: dict[str, Any]) -> None:

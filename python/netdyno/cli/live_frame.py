@@ -274,8 +274,14 @@ def _interfaces(state: State, width: int, most: int) -> list[Text]:
             bits = _plain(units.scaled(c.get(f"{way}_bytes", 0) * 8, "bit/s"))
             line.append(f"{way} ", style="dim")
             line.append(f"{packets:>10} {bits:>12}   ")
-        dropped = sum(v for k, v in c.items() if k.endswith(("dropped", "errors")))
-        if dropped:
+        if segments := c.get("tcp_segments_sent", 0):
+            again = c.get("tcp_retransmitted", 0)
+            line.append("TCP ", style="dim")
+            line.append(f"{_plain(units.rate(segments))} segments")
+            line.append(f", {_plain(units.rate(again))} sent again   " if again else "   ", style="yellow")
+        # of stacks each reason has a name of its own
+        lost = [v for k, v in c.items() if k.endswith(("dropped", "errors")) or k.startswith("dropped_")]
+        if dropped := sum(lost):
             line.append(f"{_plain(units.rate(dropped))} dropped", style="red")
         line.truncate(width)
         lines.append(line)
