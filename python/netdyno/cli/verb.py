@@ -33,6 +33,11 @@ def again(option: str, value: object) -> str:
     return shlex.join([*kept, option, str(value)])
 
 
+def unchanged() -> str:
+    """The command that is being run, as it was typed, without --fresh: it continues with what is measured."""
+    return shlex.join([word for word in _running if word != "--fresh"])
+
+
 class Verb(TyperCommand):
     """A verb. The indented paragraphs of its docstring are examples."""
 

@@ -31,8 +31,9 @@ class Arm:
     setting: Setting
 
 
-Progress = Callable[[int, int, Arm, Observation], None]
-"""Told after each trial: how many are done, of how many, whose it was, and what it saw."""
+Progress = Callable[[int, int, Arm, Observation, bool], None]
+"""Told after each trial: how many are done, of how many, whose it was, what it saw, and whether an earlier
+run measured it."""
 
 
 @dataclass
@@ -93,21 +94,22 @@ def measure_blocks(
     *,
     spare: int | None = None,
     limits: DisturbanceLimits | None = None,
-    progress: Progress = lambda done, of, arm, seen: None,
+    progress: Progress = lambda done, of, arm, seen, kept: None,
 ) -> MeasuredArms:
     """Measure so many blocks; what the record has is not measured again."""
     found = MeasuredArms(arms, [[] for _ in arms], [[] for _ in arms])
     rest = RepeatBudget(count * len(arms) if spare is None else spare)
-    done = 0
+    done = fresh = 0
     for number, order in enumerate(blocks(len(arms), count, seed)):
         for place in order:
             tries: list[TrialRecord] = []
 
             def after(trial: TrialRecord, arm: Arm = arms[place], tries: list[TrialRecord] = tries) -> None:
-                nonlocal done
+                nonlocal done, fresh
                 done += 1
                 tries.append(trial)
-                progress(done, count * len(arms) + rest.again.total(), arm, trial.observation)
+                kept, fresh = record.fresh == fresh, record.fresh
+                progress(done, count * len(arms) + rest.again.total(), arm, trial.observation, kept)
 
             index = number * len(arms) + place
             trial = record.measure_with_repeats(

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,6 +79,8 @@ class Record:
         """In the order in which they were asked for by this program."""
         self.fresh = 0
         """How many of them were measured now."""
+        self._kept: list[TrialRecord] = []
+        """Those of them that the file had."""
         self.on_trial: Callable[[TrialRecord], None] = lambda _: None
         self.on_fresh: Callable[[TrialRecord], None] = lambda _: None
         """Told of those that were measured now, before the others are."""
@@ -113,6 +116,7 @@ class Record:
             self.on_fresh(trial)
         else:
             trial = known
+            self._kept.append(known)
         self.trials.append(trial)
         self.on_trial(trial)
         return trial
@@ -165,6 +169,16 @@ class Record:
         return list(self._known.values())
 
     @property
+    def reused(self) -> str:
+        """How many of its trials were measured before, and when, in a line; empty: none."""
+        if not self._kept:
+            return ""
+        when = measured_at(min(one.observation.started for one in self._kept))
+        if not self.fresh:
+            return f"all {len(self.trials):,} trials are from {when}; --fresh measures again"
+        return f"{len(self._kept):,} of {len(self.trials):,} trials are from {when}"
+
+    @property
     def took(self) -> float:
         """Seconds that all its trials took."""
         return sum(trial.took for trial in self.trials)
@@ -211,6 +225,14 @@ class Record:
         self._notes = [(str(one.pop("note")), one) for one in rest if "note" in one]
         found = (_trial(one, self.path) for one in trials)
         return {_key(t.phase, t.index, t.setting): t for t in found}
+
+
+def measured_at(started: float) -> str:
+    """When a trial was measured, in local time: the clock alone for one of today."""
+    if not started:
+        return "an earlier run"
+    then, now = datetime.fromtimestamp(started).astimezone(), datetime.now().astimezone()
+    return f"{then:%H:%M}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[TrialRecord]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ class ComparisonOutcome:
     document: Mapping[str, Any]
     study: Study
     repeat: int
+    reused: str = ""
+    """How many of its trials an earlier run measured, and when; empty: none."""
 
     @property
     def too_few(self) -> bool:
@@ -60,7 +62,7 @@ class ComparisonOutcome:
 def compare(
     request: ComparisonRequest,
     note: Callable[[str], None] = lambda _: None,
-    progress: arms.Progress = lambda done, of, arm, seen: None,
+    progress: arms.Progress = lambda done, of, arm, seen, kept: None,
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> ComparisonOutcome:
     """Measure, judge and store. Call again to resume after an interrupt."""
@@ -87,11 +89,13 @@ def compare(
     def leg(trial: TrialRecord) -> str:
         return sides[trial.index % len(sides)].name
 
-    with entry.open_entry(study, bench.metrics, leg=leg, fresh=request.fresh) as kept:
+    with entry.open_entry(study, bench.metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
         with bench:
             found = arms.measure_blocks(
                 kept.record, bench, sides, count, request.seed, spare=request.spare, progress=progress
             )
+        # all is measured: an interrupt must not cost the result
+        ends.enter_context(shield())
         judged = arms.contrasts(found, metrics, level=request.level, matters=request.matters)
         document = {
             "bench": request.bench.label, "repeat": count, "level": request.level,
@@ -101,7 +105,7 @@ def compare(
         }  # fmt: skip
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=finding(judged, sides), valid=valid)
-    return ComparisonOutcome(found, judged, metrics, written, study, count)
+    return ComparisonOutcome(found, judged, metrics, written, study, count, kept.record.reused)
 
 
 def setting(text: str) -> dict[str, Value]:

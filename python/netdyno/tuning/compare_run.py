@@ -143,6 +143,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         kept_slos = slos.judge(workload(request.bench).slos, found)
         told["slo"] = [asdict(one) for one in kept_slos]
         written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
+        listener.over(kept.record)
     return ComparisonOutcome(
         base, winner, noise, result, written, study, rest, 2 * looks.now.pairs, tuple(candidates), standings,
         looks.document(), next(iter(metrics.values())), kept_slos,

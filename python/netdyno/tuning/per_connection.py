@@ -128,6 +128,7 @@ def compare(request: ComparisonRequest, listener: StudyListener, interrupts: Int
         told |= {"bench": label, "race": [], "looks": looks.document(), "slo": [], "per_connection": ASSUMED,
                  "connections": alive.document()}  # fmt: skip
         written = kept.finish(told, [], finding=result.summary, valid=not result.invalid)
+        listener.over(kept.record)
     return ComparisonOutcome(
         a, b, noise, result, written, study, rest, looks.now.pairs, (b,), [], looks.document()
     )  # fmt: skip

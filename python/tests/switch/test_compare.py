@@ -9,15 +9,18 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
 from netdyno.experiment import arms
-from netdyno.experiment.record import Record
+from netdyno.experiment.record import Record, measured_at
 from netdyno.lab.dut import DutSite
 from netdyno.report.studies import render
 from netdyno.stats.comparison import Verdict
@@ -26,6 +29,7 @@ from netdyno.switch import bench, compare
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
+from netdyno.switch.verbs.compare import Progress
 from netdyno.system import namespace
 from netdyno.system.journal import journal
 
@@ -85,11 +89,76 @@ def test_it_resumes_where_it_was(tmp_path: Path) -> None:
     with Record(tmp_path / "r.jsonl", {}) as record, pytest.raises(KeyboardInterrupt):
         arms.measure_blocks(record, first, every, 6, 1)
     second = Simulated({"fast": 2e9, "slow": 1e9}, seed=2)
+    told: list[bool] = []
     with Record(tmp_path / "r.jsonl", {}) as record:
-        found = arms.measure_blocks(record, second, every, 6, 1)
+        found = arms.measure_blocks(
+            record, second, every, 6, 1, progress=lambda done, of, arm, seen, kept: told.append(kept)
+        )
         assert record.fresh == 7
+        assert record.reused == "5 of 12 trials are from an earlier run"
+    assert told == [True] * 5 + [False] * 7
     assert second.count == 7 and all(len(one) == 6 for one in found.seen)
     assert found.seen[0][0].series["throughput"], "the series of a trial that was read are there"
+
+
+def test_a_finished_study_says_when_its_trials_were_measured(tmp_path: Path) -> None:
+    class Dated(Simulated):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            return replace(super().measure(setting, seed), started=began)
+
+    on, every, began = Dated({"x": 1e9}), arms.named([("x", {"switch": "x"})] * 2), time.time()
+    for _ in range(2):
+        with Record(tmp_path / "r.jsonl", {}) as record:
+            arms.measure_blocks(record, on, every, 6, 1)
+            said = record.reused
+    assert on.count == 12
+    assert said == f"all 12 trials are from {measured_at(began)}; --fresh measures again"
+    assert re.fullmatch(r"\d\d:\d\d", measured_at(time.time()))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", measured_at(time.time() - 2 * 86_400))
+
+
+def test_trials_of_an_earlier_run_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    told, began = Progress(), time.time()
+    seen = Observation({}, {"throughput": 2e9}, {}, started=began)
+    told.trial(1, 4, arms.Arm("x", {}), seen, True)
+    told.trial(2, 4, arms.Arm("x", {}), seen, False)
+    kept, measured = capsys.readouterr().err.splitlines()
+    assert kept == f"trial 1 of 4, x: 2 Gbit/s; kept, from {measured_at(began)}"
+    assert measured.endswith(" left")
+
+
+@root
+def test_an_interrupt_names_the_command_that_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the last trial an interrupt costs nothing; before it, the command that continues is named."""
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(compare, "usable", lambda side, bench: "1")
+    monkeypatch.setattr(SwitchBench, "__enter__", lambda self: self)
+    monkeypatch.setattr(SwitchBench, "__exit__", lambda self, *_: None)
+    on, at = Simulated({"linux-bridge": 1e9}), 5
+
+    def measure(_: SwitchBench, setting: Setting, seed: int) -> Observation:
+        if on.count == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return on.measure(setting, seed)
+
+    monkeypatch.setattr(SwitchBench, "measure", measure)
+    words = ["switch", "compare", "linux-bridge", "linux-bridge", "--metric", "throughput"]
+    words += ["--repeat", "6", "--name", "cut"]
+    assert call([*words, "--fresh"]) == 105
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"Measured trials are kept: `netdyno {' '.join(words)}` continues" in said
+    judged, at = arms.contrasts, -1
+
+    def interrupted(*given: Any, **more: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return judged(*given, **more)
+
+    monkeypatch.setattr(arms, "contrasts", interrupted)
+    assert call(words) == 0
+    assert "5 of 12 trials are from an earlier run" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -174,7 +243,7 @@ def test_a_comparison_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         metrics=["throughput"],
     )  # fmt: skip
     told: list[str] = []
-    found = compare.compare(request, progress=lambda done, of, arm, seen: told.append(arm.name))
+    found = compare.compare(request, progress=lambda done, of, arm, seen, kept: told.append(arm.name))
     assert journal().open_entries == before
     assert sorted(set(told)) == ["linux-bridge", "linux-bridge:ageing=60"]
     result = found.document["result"]

@@ -129,7 +129,7 @@ def test_a_study_that_is_interrupted_says_so(
     said(capsys, "runs", "rm", "latest")
     assert not page.parent.exists()
     # its trials are the study's, and not lost with the run
-    assert "5 trials reused" in _noted(capsys, *SEARCH)
+    assert "5 of " in (told := _noted(capsys, *SEARCH)) and "trials are from" in told
 
 
 def test_measured_anew_it_is_another_run(capsys: pytest.CaptureFixture[str]) -> None:

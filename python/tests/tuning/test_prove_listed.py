@@ -168,4 +168,4 @@ def test_the_verb_proves_and_tells_a_doubt_in_json_and_by_its_code(
     assert call([*verb, "--prove", *load]) == code
     out, err = capsys.readouterr()
     assert ("use inert0: netdyno tune apply search-mine-" in out) == bool(proven)
-    assert "all trials reused" in err
+    assert "--fresh measures again" in err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,14 @@ class ChainOutcome:
     document: Mapping[str, Any]
     study: Study
     repeat: int
+    reused: str = ""
+    """How many of its trials an earlier run measured, and when; empty: none."""
 
 
 def measure(
     request: ChainRequest,
     note: Callable[[str], None] = lambda _: None,
-    progress: arms.Progress = lambda done, of, arm, seen: None,
+    progress: arms.Progress = lambda done, of, arm, seen, kept: None,
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> ChainOutcome:
     """Verify, measure, judge and store. Call again to resume after an interrupt."""
@@ -91,7 +93,10 @@ def measure(
     def leg(trial: TrialRecord) -> str:
         return every_arm[trial.index % len(every_arm)].name
 
-    with entry.open_entry(study, {**every, CPU.name: CPU}, leg=leg, fresh=request.fresh) as kept:
+    with (
+        entry.open_entry(study, {**every, CPU.name: CPU}, leg=leg, fresh=request.fresh) as kept,
+        ExitStack() as ends,
+    ):
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
@@ -110,6 +115,8 @@ def measure(
                 }
                 for names, seen in zip(passed, found.seen, strict=True)
             ]
+        # all is measured: an interrupt must not cost the result
+        ends.enter_context(shield())
         n = len(sides)
         by_length = MeasuredArms(sides, found.seen[:n], found.discarded[:n], found.again)
         judged = arms.contrasts(by_length, metrics, level=request.level, matters=request.matters)
@@ -141,7 +148,7 @@ def measure(
         said = finding(judged, sides) if judged else "measured"
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=said, valid=valid)
-    return ChainOutcome(proof, found, judged, metrics, predictions, written, study, count)
+    return ChainOutcome(proof, found, judged, metrics, predictions, written, study, count, kept.record.reused)
 
 
 def _predictions(

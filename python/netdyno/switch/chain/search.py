@@ -80,6 +80,8 @@ class SearchOutcome:
     """That is the whole chain: a longer one might hold, too."""
     document: Mapping[str, Any]
     study: Study
+    reused: str = ""
+    """How many of its trials an earlier run measured, and when; empty: none."""
 
 
 def judge(functions: int, seen: Sequence[Observation], target: float, confidence: float) -> LengthResult:
@@ -137,7 +139,7 @@ def search(
     def leg(trial: TrialRecord) -> str:
         return words(chain, int(trial.setting["functions"]))
 
-    with entry.open_entry(study, metrics, leg=leg, fresh=request.fresh) as kept:
+    with entry.open_entry(study, metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
         paths = {"client": request.bench.path} if request.bench.path else {}
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
@@ -153,6 +155,8 @@ def search(
 
             found = bisect(there, measure)
             version = f"{chain.switch} {lab.switch.version()}"
+        # all is measured: an interrupt must not cost the result
+        ends.enter_context(shield())
         longest = max((one.functions for one in found if one.verdict == "holds"), default=None)
         document = {
             "bench": label, "target": request.target, "repeat": request.repeat, "confidence": confidence,
@@ -172,7 +176,7 @@ def search(
         said = f"longest chain that holds: {longest} functions" if longest is not None else "no length holds"
         valid = all(one.values for one in found)
         written = kept.finish(document, [], finding=said, valid=valid)
-    return SearchOutcome(found, longest, longest == there[-1], written, study)
+    return SearchOutcome(found, longest, longest == there[-1], written, study, kept.record.reused)
 
 
 def _trials(record: Record, bench: ChainBench, functions: int, request: SearchRequest) -> list[Observation]:

@@ -89,7 +89,7 @@ def measure(
     repeat: int | None,
     note: Callable[[str], None],
     shield: Shield,
-    progress: arms.Progress = lambda done, of, arm, seen: None,
+    progress: arms.Progress = lambda done, of, arm, seen, kept: None,
 ) -> StudyOutcome:
     """Measure a study, or resume it. Raises Error."""
     count = repeat or (study.quick.repeat if quick else study.repeat)

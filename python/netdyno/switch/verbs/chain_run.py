@@ -11,6 +11,7 @@ from netdyno import assignments, files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
 from netdyno.lab.topology import need_root
@@ -90,7 +91,8 @@ def run(
     """Verify a chain, then measure a workload through none, one, … all of its functions, in randomised order.
 
     Where routers or NATs part the network, only the whole chain is measured. After an interrupt, the same
-    command resumes. Needs root.
+    command continues; of a finished measurement it shows the result again, and --fresh measures anew. Needs
+    root.
 
         sudo netdyno chain run examples/chain.yaml --set seconds=10
 
@@ -119,7 +121,7 @@ def run(
     need_root()
     put_back()
     told = Progress()
-    with Interrupts().installed() as interrupts:
+    with resumable(), Interrupts().installed() as interrupts:
         found = measure.measure(wanted, console.note, told.trial, interrupts.shielded)
     if html:
         from netdyno.report.studies import render
@@ -134,6 +136,8 @@ def run(
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         show_hops(found.document["result"])
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if found.reused:
+        console.note(found.reused)
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
         raise unequal(odd.unequal)
     if short := next((one.comparison for one in found.contrasts if one.comparison.too_few), None):

@@ -10,6 +10,7 @@ from netdyno import assignments, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
 from netdyno.stats.estimate import mean
@@ -71,8 +72,9 @@ def search(
 
     The chain is verified; then its length is bisected, from no function to all. A length holds if the whole
     confidence interval of its mean throughput is at the target or above, and fails if it is below; otherwise
-    it is undecided and the search goes on below it. After an interrupt, the same command resumes. Exit code
-    99 if no length holds. Needs root.
+    it is undecided and the search goes on below it. After an interrupt, the same command continues; of a
+    finished search it shows the result again, and --fresh measures anew. Exit code 99 if all lengths fail,
+    90 if none holds and one is undecided. Needs root.
 
         sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
     """
@@ -83,13 +85,15 @@ def search(
     )  # fmt: skip
     need_root()
     put_back()
-    with Interrupts().installed() as interrupts:
+    with resumable(), Interrupts().installed() as interrupts:
         found = searching.search(wanted, console.note, show_length, interrupts.shielded)
     if as_json:
         console.document(found.document["result"])
     else:
         show(found, target)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if found.reused:
+        console.note(found.reused)
     if not any(one.values for one in found.lengths):
         raise Error("ND-90-20", f"no trial of the chain is valid: {found.lengths[0].why}", at=str(file))
     if found.longest is None:

@@ -14,10 +14,12 @@ from netdyno import assignments, files, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.pairs import unequal
+from netdyno.experiment.record import measured_at
 from netdyno.lab import impairment
 from netdyno.lab.topology import need_root
 from netdyno.stats.comparison import Finding, Verdict
@@ -164,7 +166,8 @@ def compare(
     switches are compared by a signed-rank test over the blocks; the significance level is shared by all
     comparisons (Bonferroni) and in each by all metrics (Holm). All switches get frames of the MTU unless
     --segments is given. A trial that was disturbed (steal, pressure) or in which the switch ended is
-    repeated. After an interrupt, the same command resumes. Needs root.
+    repeated. After an interrupt, the same command continues; of a finished comparison it shows the result
+    again, and --fresh measures anew. Needs root.
 
         sudo netdyno switch compare linux-bridge ovs-netdev ovs-dpdk
 
@@ -203,7 +206,7 @@ def compare(
     need_root()
     put_back()
     told = Progress()
-    with Interrupts().installed() as interrupts:
+    with resumable(), Interrupts().installed() as interrupts:
         found = comparing.compare(wanted, console.note, told.trial, interrupts.shielded)
     if html:
         from netdyno.report.studies import render
@@ -216,6 +219,8 @@ def compare(
     else:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         console.note(f"stored in {found.study.document}, run {found.document['run']}")
+    if found.reused:
+        console.note(found.reused)
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
         raise unequal(odd.unequal)
     if found.too_few:
@@ -237,16 +242,20 @@ class Progress:
     """A line per trial on standard error, with the time left."""
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
+        self._began, self._measured = time.monotonic(), 0
 
-    def trial(self, done: int, of: int, arm: Arm, seen: Observation) -> None:
+    def trial(self, done: int, of: int, arm: Arm, seen: Observation, kept: bool) -> None:
         """After a trial."""
-        left = (time.monotonic() - self._began) / done * (of - done)
         said = f"discarded, {seen.why}"
         if seen.valid:
             rate = seen.metrics.get("throughput")
             said = quantities.number(rate, "bit/s") if rate is not None else "done"
-        console.note(f"trial {done} of {of}, {arm.name}: {said}; {quantities.wait(left)} left")
+        if kept:
+            after = f"kept, from {measured_at(seen.started)}"
+        else:
+            self._measured += 1
+            after = f"{quantities.wait((time.monotonic() - self._began) / self._measured * (of - done))} left"
+        console.note(f"trial {done} of {of}, {arm.name}: {said}; {after}")
 
 
 def show_arms(

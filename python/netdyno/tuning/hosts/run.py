@@ -130,6 +130,7 @@ def compare(request: HostsRequest, listener: StudyListener, interrupts: Interrup
         invalid = any(one.invalid for one in judged.values())
         told = _document(request, sides, judged, general, against, by_host)
         written = kept.finish(told, [], finding=_summary(judged, general, against), valid=not invalid)
+        listener.over(kept.record)
     return HostsOutcome(judged, general, against, written, study, spare, trials)
 
 

@@ -15,10 +15,12 @@ from netdyno import quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
 from netdyno.experiment.pairs import RepeatBudget as Budget
 from netdyno.experiment.pairs import unequal
+from netdyno.experiment.record import Record
 from netdyno.lab.topology import need_root
 from netdyno.lab.workload.command import CommandLoad
 from netdyno.stats.comparison import Comparison, Verdict, loss_words
@@ -237,7 +239,7 @@ def compare(
     )
     need_root()
     put_back()
-    with Interrupts().installed() as interrupts:
+    with resumable(), Interrupts().installed() as interrupts:
         run = per_connection_run.compare if per_connection else compare_run.compare
         printer = ComparisonPrinter(quiet=as_json)
         with printer.waiting():
@@ -334,6 +336,11 @@ class ComparisonPrinter(StudyListener):
         left = (self._last - self._began) / done * (of - done)
         why = "" if seen.valid else f": discarded, {seen.why}"
         console.progress(f"{what}: trial {done} of {of}, {quantities.wait(left)} left{why}")
+
+    def over(self, record: Record) -> None:
+        """What was measured before."""
+        if record.reused:
+            console.note(record.reused)
 
 
 def _show_looks(looks: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from netdyno.cli import console
 from netdyno.cli.execute import put_back
+from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import THRESHOLD, Error
 from netdyno.experiment.pairs import unequal
@@ -39,7 +40,7 @@ def show(
 ) -> None:
     """Compare and print. Raises where nothing can be concluded, and exits with --fail."""
     put_back()
-    with Interrupts().installed() as interrupts:
+    with resumable(), Interrupts().installed() as interrupts:
         found = run.compare(request, listener, interrupts)
     if html:
         page(html, [dict(found.document)])

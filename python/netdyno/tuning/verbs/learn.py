@@ -10,6 +10,7 @@ import typer
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import learn_run
 from netdyno.tuning.baseline import written
@@ -17,7 +18,7 @@ from netdyno.tuning.learn_run import LOSSES, RATES, RTTS, SERVICES, SETTINGS, Le
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.verbs import completion
 from netdyno.tuning.verbs.options import Baseline, Html, Name, Seed
-from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable
+from netdyno.tuning.verbs.progress import StudyPrinter, experience_page
 
 
 def learn(

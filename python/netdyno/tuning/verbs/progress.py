@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -20,20 +19,6 @@ from netdyno.tuning.gain import change
 from netdyno.tuning.prove import ProofPlan
 from netdyno.tuning.recommend import Experience
 from netdyno.tuning.study_listener import StudyListener
-
-
-@contextmanager
-def resumable() -> Iterator[None]:
-    """Say of an interrupt that it can be gone on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.note("measured trials are kept: run the same command to resume")
-        raise
-    except Error as e:
-        if e.code == "ND-105-20":
-            console.note("measured trials are kept: run the same command to resume")
-        raise
 
 
 def limit(text: str) -> tuple[str, float]:
@@ -99,10 +84,8 @@ class StudyPrinter(StudyListener):
 
     def over(self, record: Record) -> None:
         """What was measured, and what was there already."""
-        if not record.fresh:
-            console.note("all trials reused from an earlier run; --fresh measures them again")
-        elif record.fresh < len(record.trials):
-            console.note(f"{len(record.trials) - record.fresh} trials reused from an earlier run")
+        if record.reused:
+            console.note(record.reused)
         console.note(f"trials took {quantities.wait(record.took)} in total")
 
 

@@ -15,6 +15,7 @@ from netdyno import paths, quantities, units
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -35,7 +36,7 @@ from netdyno.tuning.running_watch import arguments
 from netdyno.tuning.verbs import place
 from netdyno.tuning.verbs.options import Fresh, Global, Html, Level, Name, Seed, Spare
 from netdyno.tuning.verbs.own_service import Better, MetricOf, Server, SloText, bench_name, chosen
-from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, resumable, times
+from netdyno.tuning.verbs.progress import StudyPrinter, experience_page, times
 from netdyno.tuning.verbs.search import show_proofs
 
 

@@ -12,6 +12,7 @@ from netdyno import quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.stats.observation import Metric
 from netdyno.system.interrupt import Interrupts
 from netdyno.tuning import screen_run
@@ -49,7 +50,7 @@ from netdyno.tuning.verbs.own_service import (
     chosen,
     named,
 )
-from netdyno.tuning.verbs.progress import StudyPrinter, page, resumable, sized
+from netdyno.tuning.verbs.progress import StudyPrinter, page, sized
 
 
 def screen(

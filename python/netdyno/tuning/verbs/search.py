@@ -14,6 +14,7 @@ from netdyno import quantities, units
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
+from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -59,7 +60,7 @@ from netdyno.tuning.verbs.own_service import (
     bench_name,
     chosen,
 )
-from netdyno.tuning.verbs.progress import StudyPrinter, changed, limit, page, resumable
+from netdyno.tuning.verbs.progress import StudyPrinter, changed, limit, page
 
 
 def search(
