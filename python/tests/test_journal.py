@@ -17,6 +17,7 @@ from netdyno.cli import app
 from netdyno.errors import Error
 from netdyno.system import journal as module
 from netdyno.system import namespace, namespaces, proc, python, undo
+from netdyno.system import process as process_module
 from netdyno.system.interrupt import interrupted
 from netdyno.system.journal import Journal, journal, restore, run_journal
 from netdyno.system.process import Process
@@ -301,6 +302,33 @@ def test_a_group_is_ended_after_its_leader(tmp_path: Path) -> None:
     assert len(list(proc.members(group.pid))) == 1
     group.stop()
     assert not list(proc.members(group.pid))
+
+
+def test_what_a_foreign_program_started_and_left_ends_with_it(tmp_path: Path) -> None:
+    """In a session of its own, which does not end when it is asked to, and whose parent is no more."""
+    left = "setsid sh -c 'trap \"\" TERM HUP; echo ready; sleep 777; sleep 777' & echo $!"
+    one = Process(["sh", "-c", f"({left}); exec sleep 1000"], log=tmp_path / "log", foreign=True)
+    until = time.monotonic() + PATIENCE
+    while "ready" not in (tmp_path / "log").read_text():
+        assert time.monotonic() < until, (tmp_path / "log").read_text()
+        time.sleep(0.02)
+    mark = str(journal().entry(journal().numbers[-1])["mark"])
+    assert len(proc.marked(mark)) >= 3
+    one.stop()
+    assert not proc.marked(mark)
+
+
+def test_the_log_of_a_foreign_program_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "LOG", 1 << 20)
+    command = ["sh", "-c", "head -c 8000000 /dev/zero; echo end; echo fault >&2"]
+    one = Process(command, log=tmp_path / "log", foreign=True)
+    assert one.wait(PATIENCE) == 0, "it waits for nobody"
+    one.stop()
+    until = time.monotonic() + PATIENCE
+    while not (kept := (tmp_path / "log").read_bytes()).endswith(b"is not kept]\n"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert len(kept) < (1 << 20) + (1 << 17)
 
 
 def test_a_process_that_ignores_the_polite_signal(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def names() -> list[str]:
 def _ip(verb: str, name: str) -> None:
     # a program of its own: the library's way forks this process with all its threads and handlers
     program = shutil.which("ip") or "/usr/sbin/ip"
-    done = subprocess.run([program, "netns", verb, name], capture_output=True, text=True, check=False)
+    command = [program, "netns", verb, name]
+    # a session of its own: Ctrl-C at the terminal is not for it
+    done = subprocess.run(command, capture_output=True, text=True, check=False, start_new_session=True)
     if done.returncode:
         if "File exists" in done.stderr:
             raise FileExistsError(errno.EEXIST, f"there is a namespace {name} already")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
+MARK = "NETDYNO_MARK"
+"""Name of the environment variable by which what a program started is known."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,18 @@ def family(leader: int) -> set[int]:
     while more := {one.pid for one in living if one.parent in ours} - ours:
         ours |= more
     return ours
+
+
+def marked(mark: str) -> set[int]:
+    """The living processes in whose environment this mark stands: also those that left their group."""
+    found = set()
+    wanted = f"{MARK}={mark}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+    return {pid for pid in found if start_time(pid) is not None}
 
 
 def group_cpu(group: int) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import select
 import shutil
 import signal
@@ -32,6 +33,9 @@ _LOOK = 0.1
 _PRIVATE = "umask 077; "
 """What it writes is its owner's alone."""
 
+LOG = 16 << 20
+"""Bytes that are kept of the output of a program that users bring, which may print without end."""
+
 
 class Process:
     """A running program, its process group, and its journal entry."""
@@ -47,26 +51,39 @@ class Process:
         files: int = 0,
         environment: Mapping[str, str] | None = None,
         private: bool = False,
+        foreign: bool = False,
         notes: Journal | None = None,
     ) -> None:
+        """`foreign`: a program that users bring. Its log is bounded, and what it started and left, in a
+        session of its own, ends with it, too."""
         self.command = list(command)
         self.log = log
         self._notes = notes or journal()
         full = [*_prefix(namespace, cores), *command]
+        mark = {proc.MARK: secrets.token_hex(8)} if foreign else {}
         with disk.open_private(log, "ab") as sink:
             self._popen = subprocess.Popen(
                 ["/bin/sh", "-c", _PRIVATE * private + _WAIT, str(files or _files()), *full],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if pipe_output else sink,
-                stderr=sink,
-                env={**os.environ, **(environment or {})},
+                stdout=subprocess.PIPE if pipe_output or foreign else sink,
+                stderr=subprocess.STDOUT if foreign else sink,
+                env={**os.environ, **(environment or {}), **mark},
                 start_new_session=True,
             )
+            if foreign:
+                assert self._popen.stdout is not None
+                copied = (os.dup(self._popen.stdout.fileno()), os.dup(sink.fileno()))
+                threading.Thread(target=_copy, args=copied, daemon=True).start()
         self.pid = self._popen.pid
         assert self._popen.stdin is not None
+        about = {"mark": mark[proc.MARK]} if mark else {}
         try:
             self._entry = self._notes.write(
-                "process", pid=self.pid, start=proc.start_time(self.pid), program=Path(command[0]).name
+                "process",
+                pid=self.pid,
+                start=proc.start_time(self.pid),
+                program=Path(command[0]).name,
+                **about,
             )
         except Error:
             self._popen.stdin.close()
@@ -158,6 +175,21 @@ class OutputReader:
         self._over.set()
         self._thread.join()
         return b"".join(self._parts), held
+
+
+def _copy(source: int, log: int) -> None:
+    """All that a program prints, the first of it into its log."""
+    left = LOG
+    try:
+        while part := os.read(source, 1 << 16):
+            if left > 0:
+                left -= len(part)
+                cut = b"" if left > 0 else b"\n[the rest of what it prints is not kept]\n"
+                with contextlib.suppress(OSError):
+                    os.write(log, part + cut)
+    finally:
+        os.close(source)
+        os.close(log)
 
 
 def ending(status: int) -> str:

@@ -117,6 +117,25 @@ def taken_over(name: str, now: object, made: object, old: object) -> str:
 
 def undo_process(entry: dict[str, Any]) -> bool:
     """End a process and its group: politely, then not."""
+    left = _end_group(entry)
+    return _end_marked(str(entry["mark"])) or left if entry.get("mark") else left
+
+
+def _end_marked(mark: str) -> bool:
+    """What a process started and left."""
+    found = False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in proc.marked(mark):
+            found = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        until = time.monotonic() + GRACE
+        while time.monotonic() < until and proc.marked(mark):
+            time.sleep(0.02)
+    return found
+
+
+def _end_group(entry: dict[str, Any]) -> bool:
     pid, start = int(entry["pid"]), entry["start"]
     leader = proc.stat(pid)
     if leader is not None and leader.start != start:

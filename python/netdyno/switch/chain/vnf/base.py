@@ -155,10 +155,11 @@ class Vnf(ABC):
             raise Error("ND-92-61", what + (said[0] if said else f"status {done.returncode}"), at="vnfs")
         return done.stdout
 
-    def start(self, command: list[str], **environment: str) -> Process:
-        """A program that runs in its namespace until `teardown`."""
+    def start(self, command: list[str], *, foreign: bool = False, **environment: str) -> Process:
+        """A program that runs in its namespace until `teardown`; `foreign`: of the user's own."""
         log = self.site.folder / f"vnf-{self.site.name}.log"
         self.process = Process(
-            command, log=log, namespace=self.site.namespace, environment=environment, notes=self.site.notes
-        )
+            command, log=log, namespace=self.site.namespace, environment=environment, foreign=foreign,
+            notes=self.site.notes,
+        )  # fmt: skip
         return self.process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import ClassVar
 
@@ -10,7 +11,6 @@ from pydantic import Field
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
 from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
-from netdyno.system.process import find
 
 
 class Options(Settings):
@@ -35,7 +35,11 @@ class Command(Vnf):
         for port in (IN, OUT):
             self.run("ip", "link", "set", port, "up", "promisc", "on")
         program, *rest = self.options.command
-        one = self.start([find(program, program), *rest])
+        if not shutil.which(program):
+            what = f"there is no program {program!r}"
+            fix = "Name a program that is in PATH, or its path, and make it executable"
+            raise Error("ND-104-82", what, at=f"vnfs.{self.site.name}.options.command", fix=fix)
+        one = self.start([program, *rest], foreign=True)
         time.sleep(self.options.seconds)
         if one.exited() is not None:
             what = f"the function {self.site.name} ended at once ({one.ending()}): {one.tail(3) or 'no log'}"
