@@ -23,7 +23,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.compare import usable
 from netdyno.switch.driver import DRIVERS, Switch, physical
 from netdyno.switch.driver.base import Flow
-from netdyno.switch.driver.ovs import Ovs, parse_flows, parse_ports
+from netdyno.switch.driver.ovs import Ovs, OvsNetdev, parse_flows, parse_ports
 from netdyno.switch.openflow.action import PopVlan, PushVlan
 from netdyno.system import namespace, proc
 from netdyno.system.journal import journal
@@ -104,6 +104,22 @@ def test_its_death_is_told(switch: tuple[Switch, Network]) -> None:
     one.teardown()
     one.setup()
     assert passes(net, "h0", "h1"), "what a killed one left is no hindrance"
+
+
+def test_an_open_vswitch_whose_database_ended_is_told() -> None:
+    with lab(2, "d") as net:
+        one = made("ovs-netdev", net)
+        try:
+            one.setup()
+            assert isinstance(one, OvsNetdev) and one._daemon and one._daemon.database
+            one._daemon.database.send(signal.SIGKILL)
+            one._daemon.database.wait(30.0)
+            with pytest.raises(Error) as wrong:
+                one.counters()
+                one._daemon.vsctl("list", "bridge")
+        finally:
+            one.teardown()
+    assert wrong.value.code == "ND-91-40" and "ovsdb-server ended (SIGKILL)" in wrong.value.what
 
 
 def test_a_port_that_is_not_there(switch: tuple[Switch, Network]) -> None:

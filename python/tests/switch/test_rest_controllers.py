@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,44 @@ def test_wrong_settings_are_told(text: str, capfd: pytest.CaptureFixture[str]) -
     example = Path(__file__).parents[3] / "examples" / "chain.yaml"
     assert call(["chain", "verify", str(example), "--controller", text]) == 104
     assert "hunter2" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("body", [b"[" * 200_000, b"{" * 200_000, b"9" * 10_000, b"\xff\xfe"])
+def test_answers_of_nonsense_are_told(body: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with answering(head, [body]) as url, pytest.raises(Error) as wrong:
+        rest.Rest("onos", url, "u", "p").get("/x")
+    assert wrong.value.code == "ND-92-62" and "no JSON" in wrong.value.what
+
+
+def test_one_that_sends_a_byte_now_and_then_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "TIMEOUT", 1.0)
+    began = time.monotonic()
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", [b" "] * 600, 0.1) as url:
+        with pytest.raises(Error) as wrong:
+            rest.Rest("onos", url, "u", "p").get("/x")
+        assert time.monotonic() - began < 50
+    assert "does not answer GET /x within 1 s" in wrong.value.what
+
+
+@contextlib.contextmanager
+def answering(head: bytes, parts: Sequence[bytes], pause: float = 0.0) -> Iterator[str]:
+    """The address of a server that answers one request, part by part."""
+
+    def serve() -> None:
+        one, _ = listening.accept()
+        with one, contextlib.suppress(OSError):
+            one.recv(65536)
+            one.sendall(head)
+            for part in parts:
+                one.sendall(part)
+                time.sleep(pause)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join(60)
 
 
 def test_settings() -> None:

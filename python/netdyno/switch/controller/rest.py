@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -78,17 +80,25 @@ class Rest:
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
         connection = http.client.HTTPConnection(self._parts.netloc, timeout=TIMEOUT)
+        late = threading.Event()
+        ends: threading.Timer | None = None
         try:
             connection.sock = self._connect(TIMEOUT)
+            ends = threading.Timer(TIMEOUT, _end, (connection.sock, late))
+            ends.start()
             connection.request(verb, self._parts.path + path, data, headers)
             answer = connection.getresponse()
             text = answer.read(MOST)
-        except TimeoutError:
-            raise self._error(f"it does not answer {verb} {path} within {TIMEOUT:g} s") from None
         except (OSError, http.client.HTTPException) as e:
+            if late.is_set() or isinstance(e, TimeoutError):
+                raise self._late(verb, path) from None
             raise self._error(f"{verb} {path}: {e or type(e).__name__}") from None
         finally:
+            if ends:
+                ends.cancel()
             connection.close()
+        if late.is_set():
+            raise self._late(verb, path)
         if answer.status in (401, 403):
             fix = "Name the account: …,user=NAME,password=env:NAME or password=file:PATH"
             raise self._error(f"it refuses the account (status {answer.status})", fix)
@@ -99,19 +109,29 @@ class Rest:
             raise self._error(said)
         try:
             parsed = json.loads(text) if text.strip() and answer.status < 300 else None
-        except ValueError:
+        except (ValueError, RecursionError):
             fix = f"Give the address of {self.name}'s REST interface with url="
             raise self._error(f"it answers {verb} {path} with no JSON: {_words(text)}", fix) from None
         return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, parsed)
 
+    def _late(self, verb: str, path: str) -> Error:
+        return self._error(f"it does not answer {verb} {path} within {TIMEOUT:g} s")
+
     def _error(self, why: str, fix: str = "See the controller's own log") -> Error:
         return Error("ND-92-62", f"{self.name} at {self.url}: {why}", at="controller", fix=fix)
+
+
+def _end(one: socket.socket, late: threading.Event) -> None:
+    """Have whoever reads there read no more: one that sends a byte now and then is no answer."""
+    late.set()
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
 
 
 def _words(text: bytes) -> str:
     """The beginning of an answer in one line; of RFC 8040's errors their messages."""
     try:
         found = [str(one["error-message"]) for one in json.loads(text)["errors"]["error"]]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         found = [text.decode(errors="replace")]
     return " ".join(" | ".join(found).split())[:160] or "nothing"

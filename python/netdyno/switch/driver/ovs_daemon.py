@@ -181,8 +181,7 @@ class OvsDaemon:
                         if self._ended() or time.monotonic() > until:
                             child.kill()
         if how := self._ended():
-            what = f"ovs-vswitchd ended ({how}): {self.words() or 'no log'}"
-            raise Error("ND-91-40", what, at=self.at, fix=FIX)
+            raise Error("ND-91-40", how, at=self.at, fix=FIX)
         if child.returncode:
             told = said.strip().splitlines()
             verb = next((one for one in command[1:] if not one.startswith("-") and "=" not in one), "")
@@ -191,7 +190,11 @@ class OvsDaemon:
         return printed
 
     def _ended(self) -> str:
-        return self.vswitchd.ending() if self.vswitchd else ""
+        """Which of both ended and how; nothing while they run."""
+        for one, name in ((self.vswitchd, "ovs-vswitchd"), (self.database, "ovsdb-server")):
+            if one and (how := one.ending()):
+                return f"{name} ended ({how}): {trouble(one.log) or 'no log'}"
+        return ""
 
 
 FIX = "`netdyno switch list` shows what this machine lacks; the whole log is in the run's folder"
