@@ -1,4 +1,4 @@
-"""`--trace` of loads, which keeps the messages of a few calls, and `--ladder`, which draws them as they come."""
+"""`--trace` of loads keeps the messages of a few calls, and `--ladder` draws them as they come."""
 
 from __future__ import annotations
 

@@ -85,6 +85,10 @@ class Firewall(Bridge):
         return sum(int(count) for count in re.findall(r"counter packets (\d+)", said))
 
 
+LEAST = 1000.0
+"""Bits a second of a limiter: a frame of full size takes 12 s then."""
+
+
 class LimiterOptions(Settings):
     """The rate."""
 
@@ -96,7 +100,10 @@ class LimiterOptions(Settings):
     @field_validator("rate")
     @classmethod
     def _rate(cls, value: str) -> str:
-        return BITRATE.text(value, "rate")
+        text = BITRATE.text(value, "rate")
+        if BITRATE.value(text, "rate") < LEAST:
+            raise ValueError(f"{value!r} is less than {LEAST:g} bit/s, at which no frame passes in seconds")
+        return text
 
 
 class Limiter(Bridge):
