@@ -46,13 +46,13 @@ class Relay(Router):
                 "nft", "-f", "-", text=f"table {family} netdyno {{\n  chain to {{\n    {chain}\n  }}\n}}\n"
             )
 
-    def start(self, command: list[str], **environment: str) -> Process:
+    def start(self, command: list[str], *, foreign: bool = False, **environment: str) -> Process:
         """The program; a port that another one has would pass for its own."""
         if namespace.inside(self.site.namespace, _listens):
             what = f"the function {self.site.name} cannot listen: another program has port {PORT}"
             fix = "End that program, which runs in the function's namespace"
             raise Error("ND-92-61", what, at=f"vnfs.{self.site.name}", fix=fix)
-        return super().start(command, **environment)
+        return super().start(command, foreign=foreign, **environment)
 
     def fail(self) -> None:
         """Its program ends, if it has one; else it forwards no more."""
