@@ -391,6 +391,28 @@ def test_an_interrupted_run_has_passed_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert shown(found).headline.id == "No verdict"
 
 
+def test_a_stopped_run_is_told_as_stopped_in_every_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judged(group(**GOOD), [ERRORS], interrupted=True)
+    found.valid = False
+    found.reasons = [Reason(code="ND-90-05", what="cut", value=22.0, limit=60.0)]
+    sentence = "Interrupted after 22 s of 1 min. The figures are of that time."
+    said = shown(found)
+    assert (said.state, said.headline.id, said.lead.text()) == ("none", "Interrupted", sentence)
+    assert not any("of the" in point.text() for point in said.points), "it is said once"
+    text = words(found, monkeypatch)
+    assert sentence in text and "INVALID" not in text and "ND-90-05" not in text
+    assert sentence in markdown(found) and "do not draw conclusions" not in markdown(found)
+    (error,) = ET.fromstring(junit(found)).iter("error")
+    assert error.get("message") == sentence
+    # with any other fault the measurement is not valid
+    found.reasons.append(Reason(code="ND-90-02", what="late", value=2e7, limit=1e7))
+    assert shown(found).headline.id == "Not valid"
+    assert "INVALID" in words(found, monkeypatch) and "late" in words(found, monkeypatch)
+    # cut short, and not on request
+    found.reasons, found.interrupted = found.reasons[:1], False
+    assert shown(found).lead.text().startswith("The measurement ended early.")
+
+
 def test_a_run_without_thresholds_exits_0_and_says_no_verdict(
     profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,10 +44,11 @@ def show(result: Result, folder: Path | None = None) -> None:
         _files(result, folder)
         return
     out.print(_headline(result))
-    if why := result.no_verdict:
+    stopped = _interruption(result)
+    if why := stopped or result.no_verdict:
         out.print(Text(f"  {why}", style="yellow"), soft_wrap=True)
     _why(result)
-    for reason in result.reasons:
+    for reason in result.reasons if not stopped else ():
         extra = reason.model_extra or {}
         where = " ".join(str(part) for part in (extra.get("leg"), reason.group) if part)
         out.print(Text(f"  {reason.code} {where}: {reason.what}", style="yellow"))
@@ -124,6 +125,15 @@ def show(result: Result, folder: Path | None = None) -> None:
             spare=("interval",),
         )
     _files(result, folder)
+
+
+def _interruption(result: Result) -> str:
+    """When the run was stopped on request; empty where more than that is wrong."""
+    # loaded here, for the command to start sooner without
+    from netdyno.report.verdict import interruption
+
+    said = interruption(result)
+    return said.text() if said else ""
 
 
 def _why(result: Result) -> None:
@@ -361,6 +371,8 @@ def own(group: GroupSummary) -> str:
 
 def _headline(result: Result) -> Text:
     validity = ("valid", "green") if result.valid else ("INVALID", "bold red")
+    if _interruption(result):
+        validity = ("cut short", "yellow")
     verdicts = {"pass": ("verdict ", ("pass", "bold green")), "fail": ("verdict ", ("FAIL", "bold red"))}
     verdict = verdicts.get(result.verdict, (("no verdict", "bold yellow"),))
     if result.kind != "run" and result.verdict == "none":

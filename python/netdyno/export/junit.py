@@ -10,7 +10,7 @@ from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result, ThresholdResult
 from netdyno.escape import lines, visible
 from netdyno.report import units
-from netdyno.report.verdict import failing, missed
+from netdyno.report.verdict import failing, interruption, missed
 from netdyno.stats.last_answer import last_answer_time
 
 
@@ -32,7 +32,9 @@ def junit(result: Result) -> str:
         text = "\n".join(
             f"{r.code} {r.group or ''} {r.what}: {r.value} (limit {r.limit})" for r in result.reasons
         )
-        error = ET.SubElement(case, "error", message="the measurement is invalid", type="ND-90")
+        stopped = interruption(result)
+        message = stopped.text() if stopped else "the measurement is invalid"
+        error = ET.SubElement(case, "error", message=message, type="ND-90")
         error.text = text
     for threshold in result.thresholds:
         bound = units.exact(_value_text(threshold.metric, threshold.bound))

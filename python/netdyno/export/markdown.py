@@ -10,7 +10,7 @@ from netdyno import escape, files, quantities
 from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result
 from netdyno.report import units
-from netdyno.report.verdict import why
+from netdyno.report.verdict import interruption, why
 from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.runs import RunDifferences
 from netdyno.stats.unpaired import Difference
@@ -41,6 +41,9 @@ def summary(result: Result) -> str:
     lines = [f"## netdyno {text(result.name)}: {'error' if result.error else state}", ""]
     if result.error:
         lines += [f"{text(str(result.error.get('code')))}: {text(str(result.error.get('what')))}", ""]
+    elif said := interruption(result):
+        lines[0] = f"## netdyno {text(result.name)}: interrupted"
+        lines += [text(said.text()), ""]
     elif not result.valid:
         lines += ["The measurement is invalid: do not draw conclusions from it.", ""]
         lines += [

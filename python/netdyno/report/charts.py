@@ -9,7 +9,7 @@ from typing import Any
 from netdyno.core import load_unit
 from netdyno.core.result import Repetition
 from netdyno.core.wire import GroupPoint, LoadUnit, Quantiles, SeriesPoint
-from netdyno.report import load_names, percentiles
+from netdyno.report import load_names, percentiles, units
 from netdyno.report.series import (
     by_samples,
     coarsen,
@@ -18,7 +18,7 @@ from netdyno.report.series import (
     quantile,
     rounded,
     running,
-    without_stub,
+    without_stubs,
 )
 from netdyno.report.text import Data, M, Msg, label
 
@@ -53,12 +53,12 @@ def chart(
 def samples_of(repetition: Repetition) -> list[SeriesPoint]:
     """Its points as they are drawn."""
     names = [g.name for g in repetition.groups]
-    return coarsen(in_order(without_stub(repetition.series), names))
+    return coarsen(in_order(without_stubs(repetition.series), names))
 
 
 def frame(repetition: Repetition, samples: Sequence[SeriesPoint]) -> dict[str, Any]:
     """The time that its charts run over."""
-    return {"t": [rounded(s.t) for s in samples], "phases": _phases(repetition)}
+    return {"t": [rounded(s.t) for s in samples], "phases": _phases(repetition), "marks": _marks(repetition)}
 
 
 def trial(repetition: Repetition) -> dict[str, Any]:
@@ -85,6 +85,23 @@ def _phases(repetition: Repetition) -> list[dict[str, Any]]:
             spans.append({"label": text.json(), "from": rounded(at), "to": rounded(at + length)})
         at += length
     return spans
+
+
+def _marks(repetition: Repetition) -> list[dict[str, Any]]:
+    """Moments at which somebody changed a rate or paused the run."""
+    found = [
+        (
+            one.t,
+            M(
+                "{group}: {before} → {rate}",
+                group=Data(one.group),
+                before=units.rate(one.before),
+                rate=units.rate(one.rate),
+            ),
+        )
+        for one in repetition.rates
+    ] + [(one.t, M("paused for {time}", time=units.seconds(one.seconds))) for one in repetition.paused]
+    return [{"at": rounded(t), "label": text.json()} for t, text in sorted(found, key=lambda one: one[0])]
 
 
 def _groups(samples: Sequence[SeriesPoint]) -> list[str]:

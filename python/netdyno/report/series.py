@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isfinite
+from statistics import median
 from typing import Any
 
 from netdyno.core import totals
@@ -37,13 +38,19 @@ def coarsen(samples: Sequence[SeriesPoint], limit: int = POINTS) -> list[SeriesP
     return [_join(samples[i : i + step]) for i in range(0, len(samples), step)]
 
 
-def without_stub(samples: Sequence[SeriesPoint]) -> list[SeriesPoint]:
-    """The last interval ends where the run does: a stub of one is joined with the interval before."""
-    if len(samples) > 1 and samples[-1].dt < samples[-2].dt / 4:
-        joined = _join(samples[-2:])
-        joined.phase = samples[-2].phase
-        return [*samples[:-2], joined]
-    return list(samples)
+def without_stubs(samples: Sequence[SeriesPoint]) -> list[SeriesPoint]:
+    """Intervals that end early, as those of a run that was stopped do, are joined with the one before: a rate
+    of a few milliseconds is a peak that never was."""
+    usual = median(point.dt for point in samples) if samples else 0.0
+    kept: list[SeriesPoint] = []
+    for point in samples:
+        if kept and point.dt < usual / 4:
+            phase = kept[-1].phase
+            kept[-1] = _join([kept[-1], point])
+            kept[-1].phase = phase
+        else:
+            kept.append(point)
+    return kept
 
 
 def in_order(samples: Sequence[SeriesPoint], names: Sequence[str]) -> list[SeriesPoint]:

@@ -42,6 +42,8 @@ STALLS = {
 
 CONNECTIONS = "ND-90-08"
 """Reason: every connection was waiting for an answer."""
+CUT = "ND-90-05"
+"""Reason: the measure phase was shorter than planned."""
 MOST = 6
 """Failing conditions that the verdict says; the tables have all."""
 
@@ -73,12 +75,18 @@ def verdict(result: Result) -> Verdict:
             lead = M(
                 "The connections were too few for the load. Do not judge the system under test at this load."
             )
+        if {r.code for r in result.reasons} == {CUT}:
+            lead = interruption(result) or M(
+                "The measurement ended early. The figures are of the time until then."
+            )
         if {r.code for r in result.reasons} == {idle.IDLE}:
             lead = M("Nothing was measured, as nothing fell due. Measure for longer, or raise the rate.")
         if not result.reasons:
             lead = M("There is no complete measurement. Nothing can be said about the system under test.")
         said = Verdict("invalid", M("Not valid"), lead)
         reasons = worst_reasons(result.reasons)
+        if interruption(result):
+            said, reasons = Verdict("none", M("Interrupted"), lead), []
         said.points = reasons[:MOST]
         if len(reasons) > MOST:
             said.points.append(M("{n} more reasons stand at the trials.", n=str(len(reasons) - MOST)))
@@ -106,12 +114,31 @@ def verdict(result: Result) -> Verdict:
     said.points += [_of_leg(t.leg, unmeasured(t), several) for t in result.unmeasured[:MOST]]
     if result.valid:
         said.points += _remarks(result)
-    if result.interrupted:
+    if result.interrupted and not interruption(result):
         said.points.append(M("The run was interrupted."))
     if result.error:
         error = result.error
         said.original.append(" ".join(str(error[k]) for k in ("code", "at", "what", "fix") if error.get(k)))
     return said
+
+
+def interruption(result: Result) -> Msg | None:
+    """When a run was stopped on request, where nothing else is wrong with its measurement."""
+    found = result.reasons
+    if not result.interrupted or result.error or {r.code for r in found} != {CUT} or found[-1].limit is None:
+        return None
+    after, planned = units.seconds(found[-1].value), units.exact(units.seconds(found[-1].limit))
+    trials = sum(len(leg.repetitions) for leg in result.legs)
+    if trials > 1:
+        return M(
+            "Interrupted in trial {n}, after {after} of {planned}. The trials before it are complete.",
+            n=str(trials),
+            after=after,
+            planned=planned,
+        )
+    return M(
+        "Interrupted after {after} of {planned}. The figures are of that time.", after=after, planned=planned
+    )
 
 
 def _remarks(result: Result) -> list[Msg]:
@@ -171,7 +198,7 @@ def worst_reasons(reasons: Sequence[Reason]) -> list[Msg]:
         alike.setdefault((r.code, leg, r.group or ""), []).append(r)
     said = []
     for (code, *_), found in alike.items():
-        too_little = code in ("ND-90-01", "ND-90-05", CONNECTIONS)
+        too_little = code in ("ND-90-01", CUT, CONNECTIONS)
         found.sort(key=lambda r: r.value or 0.0, reverse=not too_little)
         worst = reason(found[0])
         if len(found) > 1:

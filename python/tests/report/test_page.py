@@ -12,7 +12,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from netdyno.core.result import Result
-from netdyno.core.wire import SeriesPoint
+from netdyno.core.wire import PausedInterval, RateChange, SeriesPoint
 from netdyno.report import (
     charts,
     flows,
@@ -27,7 +27,7 @@ from netdyno.report.legs import leg_view
 from netdyno.report.locale import catalogue
 from netdyno.report.page import build, environment
 from netdyno.report.render import render
-from netdyno.report.series import coarsen, in_order, without_stub
+from netdyno.report.series import coarsen, in_order, without_stubs
 from netdyno.report.series_csv import series_csv
 from netdyno.report.studies import render_folder
 from netdyno.report.verdict import verdict
@@ -310,13 +310,32 @@ def test_a_stub_of_an_interval_joins_the_one_before(result: Json) -> None:
     points = [SeriesPoint.model_validate(p) for p in result["legs"][0]["repetitions"][0]["series"]]
     stub = points[5].model_copy(update={"t": 24.0006, "dt": 0.0006, "phase": "drain"})
     stub.workers = [w.model_copy(update={"cpu": 1.0}) for w in stub.workers]
-    joined = without_stub([*points, stub])
+    joined = without_stubs([*points, stub])
     assert len(joined) == len(points)
     assert joined[-1].dt == pytest.approx(1.0006)
     assert joined[-1].groups["web"].counts.messages_sent == stub.groups["web"].counts.messages_sent
     assert joined[-1].workers[0].cpu < 0.2
-    assert without_stub(points) == points
+    assert without_stubs(points) == points
     assert list(in_order(points, ["web", "sensors"])[3].groups) == ["web", "sensors", "probe"]
+
+
+def test_a_stopped_run_ends_in_no_peak_and_its_rate_changes_are_marked(result: Json) -> None:
+    rep = typed(result).legs[0].repetitions[0]
+    full = [point.model_copy(update={"t": float(i + 1), "dt": 1.0}) for i, point in enumerate(rep.series[:6])]
+    # the measure phase ends 12 ms after a point, its drain 2.6 ms later
+    ends = [full[5].model_copy(update={"t": 6 + t, "dt": dt}) for t, dt in ((0.012, 0.012), (0.0146, 0.0026))]
+    rep.series = [*full, *ends]
+    rep.rates = [RateChange(t=3, group="web", of="group", rate=60, before=20)]
+    rep.paused = [PausedInterval(t=2, seconds=9)]
+    drawn = charts.trial(rep)
+    assert drawn["t"] == [1, 2, 3, 4, 5, 6.0146]
+    (load,) = (one for one in drawn["charts"] if one["id"] == "load")
+    for line in load["views"][0]["lines"]:
+        assert line["values"][-1] < 4 * line["values"][-2], "no rate of 12 ms is drawn"
+    assert [(one["at"], one["label"]["t"]) for one in drawn["marks"]] == [
+        (2, "paused for {time}"),
+        (3, "{group}: {before} → {rate}"),
+    ]
 
 
 def test_flows_read_write_and_fall_into_bins(flows_csv: str) -> None:

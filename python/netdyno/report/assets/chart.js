@@ -56,6 +56,36 @@ function phasesPlugin(phases, colours) {
   };
 }
 
+/** A line where somebody changed a rate or paused the run. @param {any[]} marks @param {ReturnType<theme>} colours */
+function eventsPlugin(marks, colours) {
+  return {
+    hooks: {
+      draw: [
+        (u) => {
+          const ratio = devicePixelRatio;
+          const { left, top, width, height } = u.bbox;
+          u.ctx.save();
+          u.ctx.font = colours.font.replace("11px", `${10 * ratio}px`);
+          u.ctx.fillStyle = u.ctx.strokeStyle = colours.ink;
+          u.ctx.textBaseline = "top";
+          u.ctx.setLineDash([3 * ratio, 3 * ratio]);
+          marks.forEach((mark, i) => {
+            const x = u.valToPos(mark.at, "x", true);
+            if (x < left || x > left + width) return;
+            u.ctx.beginPath();
+            u.ctx.moveTo(x, top);
+            u.ctx.lineTo(x, top + height);
+            u.ctx.stroke();
+            u.ctx.textAlign = x > left + width / 2 ? "right" : "left";
+            u.ctx.fillText(tr(mark.label), x + (x > left + width / 2 ? -4 : 4) * ratio, top + (2 + 12 * (i % 4)) * ratio);
+          });
+          u.ctx.restore();
+        },
+      ],
+    },
+  };
+}
+
 /** Of a logarithmic axis only the powers of ten get a line. */
 const decades = (u, splits) => splits.map((s) => (s && Math.abs(Math.log10(s) - Math.round(Math.log10(s))) < 1e-9 ? s : null));
 
@@ -81,7 +111,7 @@ const zeroRange = (marks) => (u, low, high) => {
  * @param {HTMLElement} where
  * @param {any} spec the chart as `charts.py` made it
  * @param {any} view the chosen view of it
- * @param {{t: number[], phases: any[], sync: string, hidden: Set<number>, onCursor: (i: number | null) => void}} context
+ * @param {{t: number[], phases: any[], marks: any[], sync: string, hidden: Set<number>, onCursor: (i: number | null) => void}} context
  */
 export function draw(where, spec, view, context) {
   const colours = theme();
@@ -153,7 +183,7 @@ export function draw(where, spec, view, context) {
       })),
     ],
     hooks: { setCursor: [(u) => context.onCursor(u.cursor.idx ?? null)] },
-    plugins: [...(time ? [phasesPlugin(context.phases, colours)] : []), marksPlugin(spec, view, colours)],
+    plugins: [...(time ? [phasesPlugin(context.phases, colours), eventsPlugin(context.marks, colours)] : []), marksPlugin(spec, view, colours)],
   };
   return new uPlot(options, [x, ...view.lines.map((line) => line.values)], where);
 }

@@ -148,10 +148,15 @@ export function figure(spec, trial, sync) {
     if (!key) return; // not built yet: the first drawing will have the language and colours of then
     chart?.destroy();
     chart = draw(plot, spec, view, {
-      t: trial.t, phases: trial.phases, sync, hidden,
+      t: trial.t, phases: trial.phases, marks: trial.marks ?? [], sync, hidden,
       onCursor: (index) => key.update(index, view.unit ?? spec.unit),
     });
-    const marks = [limitOf(spec, view)?.label, view.band?.label].filter(Boolean);
+    const events = spec.kind === "time" ? (trial.marks ?? []) : [];
+    const marks = [
+      limitOf(spec, view)?.label,
+      view.band?.label,
+      ...events.map((/** @type {any} */ one) => ({ t: "{label} at {t}", a: { label: one.label, t: show(one.at, "s") } })),
+    ].filter(Boolean);
     plot.setAttribute("aria-label", [tr(spec.title), ...[...summary(spec, view, trial), ...marks].map(tr)].join(" – "));
   }
 
