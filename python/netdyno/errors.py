@@ -87,6 +87,7 @@ CODES: dict[str, str] = {
     "ND-90-32": "Nothing is proposed, as too little is known of such a service",
     "ND-90-33": "A trial of a study was discarded",
     "ND-90-34": "The settings that were compared lost unequal shares of their trials",
+    "ND-90-35": "The interval of a search has the target in it: nothing is decided",
     "ND-92-20": "The daemon's program was not found",
     "ND-92-21": "The daemon did not start",
     "ND-92-22": "Root is needed",

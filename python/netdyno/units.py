@@ -14,7 +14,10 @@ SIZES = {
     "B": 1.0, "kB": 1e3, "KiB": 1024.0, "MB": 1e6, "MiB": 1024.0**2, "GB": 1e9, "GiB": 1024.0**3,
 }  # fmt: skip
 BITS = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}
-ALIASES = {"m": "min", "sec": "s", "rps": "/s", "req/s": "/s", "krps": "k/s", "cps": "/s", "kcps": "k/s"}
+ALIASES = {
+    "m": "min", "sec": "s", "rps": "/s", "req/s": "/s", "krps": "k/s", "cps": "/s", "kcps": "k/s",
+    "k": "kbit/s", "K": "kbit/s", "M": "Mbit/s", "G": "Gbit/s",
+}  # fmt: skip
 """What other tools call a unit."""
 _ALL = TIMES | RATES | SIZES | {"%": 0.01}
 _QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)\s*")

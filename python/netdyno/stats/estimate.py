@@ -25,13 +25,16 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
     """Student's interval of the mean; None when one value cannot say how far it is to be trusted."""
     if len(values) < 2:
         return None
+    m, half = mean(values), t_half_width(len(values), confidence) * sd(values)
+    return (m - half, m + half)
+
+
+def t_half_width(count: int, confidence: float) -> float:
+    """Half of Student's interval of the mean of so many values, in their standard deviations."""
     # loaded when needed: commands that judge nothing start faster
     from scipy import special
 
-    m = mean(values)
-    quantile = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
-    half = quantile * sd(values) / math.sqrt(len(values))
-    return (m - half, m + half)
+    return float(special.stdtrit(count - 1, 0.5 + confidence / 2)) / math.sqrt(count)
 
 
 def positive_interval(

@@ -12,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
-from netdyno.stats.estimate import mean, t_interval
+from netdyno.stats.estimate import mean, t_half_width, t_interval
 from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec, workload
 from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
@@ -27,6 +27,9 @@ KIND = "chain-search"
 METRIC = "throughput"
 LEAST = 2
 """Trials without which a mean has no interval."""
+
+COARSE = 2.5
+"""Standard deviations; an interval that is wider on either side decides little."""
 
 Verdict = Literal["holds", "fails", "undecided", "no valid trial"]
 
@@ -78,6 +81,8 @@ class SearchOutcome:
     """Functions of the longest chain that holds; None: none does."""
     whole: bool
     """That is the whole chain: a longer one might hold, too."""
+    undecided: int | None
+    """Functions of the shortest length beyond it that is neither above nor below; None: all others fail."""
     document: Mapping[str, Any]
     study: Study
     reused: str = ""
@@ -91,6 +96,9 @@ def judge(functions: int, seen: Sequence[Observation], target: float, confidence
         why = next((one.why for one in seen if one.why), "")
         return LengthResult(functions, values, None, "no valid trial", why)
     interval = t_interval(values, confidence)
+    if interval:
+        # throughput is never negative
+        interval = max(0.0, interval[0]), interval[1]
     verdict: Verdict = "undecided"
     if interval:
         verdict = "holds" if interval[0] >= target else "fails" if interval[1] < target else "undecided"
@@ -106,6 +114,15 @@ def bisect(there: Sequence[int], measure: Callable[[int], LengthResult]) -> list
         found.append(measure(there[middle]))
         low, high = (middle, high) if found[-1].verdict == "holds" else (low, middle)
     return sorted(found, key=lambda one: one.functions)
+
+
+def coarse(repeat: int, confidence: float) -> str:
+    """That so few trials decide large distances alone, in a line; empty: they are enough."""
+    quantile = t_half_width(repeat, confidence)
+    if quantile <= COARSE:
+        return ""
+    far = f"{quantile:.2g} standard deviations"
+    return f"{repeat} trials of a length decide only a mean {far} from the target; give more --repeat"
 
 
 def steps(count: int) -> int:
@@ -129,6 +146,8 @@ def search(
     tell_ends(request.bench, note)
     # the level is shared by all lengths that the search may measure
     confidence = 1 - request.level / steps(len(there))
+    if said := coarse(max(LEAST, request.repeat), confidence):
+        note(said)
     label = bench_label(request.bench, request.name, chain)
     plan = {
         "chain": chain.model_dump(mode="json"), "repeat": request.repeat, "seed": request.seed,
@@ -173,10 +192,17 @@ def search(
             "verified": [one.document() for one in proof.directions],
             "tunnel": proof.tunnel.document() if proof.tunnel else None,
         }  # fmt: skip
-        said = f"longest chain that holds: {longest} functions" if longest is not None else "no length holds"
+        unknown = min(
+            (one.functions for one in found
+             if one.verdict == "undecided" and (longest is None or one.functions > longest)), default=None,
+        )  # fmt: skip
+        document["undecided"] = unknown
+        said = "undecided" if unknown is not None else "no length holds"
+        if longest is not None:
+            said = f"longest chain that holds: {longest} functions"
         valid = all(one.values for one in found)
         written = kept.finish(document, [], finding=said, valid=valid)
-    return SearchOutcome(found, longest, longest == there[-1], written, study, kept.record.reused)
+    return SearchOutcome(found, longest, longest == there[-1], unknown, written, study, kept.record.reused)
 
 
 def _trials(record: Record, bench: ChainBench, functions: int, request: SearchRequest) -> list[Observation]:

@@ -16,7 +16,9 @@ def build(study: Study) -> Comparison:
         M("{arm}: {verdict}", arm=Data(arm["name"]), verdict=Data(one["verdict"]))
         for arm, one in zip(arms, found["lengths"], strict=True)
     ]
-    if found["longest"] is None:
+    if found["longest"] is None and found["undecided"] is not None:
+        state, verdict = "invalid", M("Undecided: more or longer trials are needed")
+    elif found["longest"] is None:
         state, verdict = "fail", M("No length holds the target")
     else:
         state, verdict = "pass", M("{n} functions hold the target", n=str(found["longest"]))

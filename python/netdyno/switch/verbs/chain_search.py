@@ -26,7 +26,11 @@ def search(
     file: ChainFile,
     target: Annotated[
         float,
-        typer.Option(help="Throughput to hold.", metavar="RATE", parser=values.bits("--target")),
+        typer.Option(
+            help="Throughput to hold, with its unit.",
+            metavar="RATE",
+            parser=values.with_unit("--target", values.bits("--target"), "50Mbit/s"),
+        ),
     ],
     workload: Annotated[str, typer.Option(help="Load from client to server.", metavar="NAME")] = "iperf3-tcp",
     options: Annotated[
@@ -96,6 +100,10 @@ def search(
         console.note(found.reused)
     if not any(one.values for one in found.lengths):
         raise Error("ND-90-20", f"no trial of the chain is valid: {found.lengths[0].why}", at=str(file))
+    if found.longest is None and found.undecided is not None:
+        what = f"undecided: whether {functions(found.undecided)} hold {quantities.number(target, 'bit/s')}"
+        fix = "More trials (--repeat) or longer ones (--set seconds=…) narrow the interval"
+        raise Error("ND-90-35", what, at=str(file), fix=fix)
     if found.longest is None:
         what = f"no length holds {quantities.number(target, 'bit/s')}"
         raise Error("ND-99-20", what, at=str(file), fix="Lower --target, or use a faster switch")
@@ -103,7 +111,12 @@ def search(
 
 def show_length(one: LengthResult) -> None:
     """After a length."""
-    console.note(f"{one.functions} functions: {one.verdict}")
+    console.note(f"{functions(one.functions)}: {one.verdict}")
+
+
+def functions(count: int) -> str:
+    """`1 function`, `2 functions`."""
+    return f"{count} function{'' if count == 1 else 's'}"
 
 
 def show(found: SearchOutcome, target: float) -> None:
@@ -119,4 +132,6 @@ def show(found: SearchOutcome, target: float) -> None:
     console.table(heads, rows, f"target {quantities.number(target, 'bit/s')}", right=heads[:4])
     if found.longest is not None:
         more = ", which is the whole chain" if found.whole else ""
-        console.line(f"longest chain that holds the target: {found.longest} functions{more}")
+        if found.undecided is not None:
+            more = f"; {functions(found.undecided)}: undecided, give more --repeat or longer trials"
+        console.line(f"longest chain that holds the target: {functions(found.longest)}{more}")
