@@ -6,7 +6,7 @@ from typing import Any
 
 from netdyno.core.address import Address
 from netdyno.errors import Error
-from netdyno.experiment.measurer import FleetCore, FleetHost
+from netdyno.experiment.measurer import Connect, FleetCore, FleetHost
 from netdyno.experiment.spec import Experiment
 from netdyno.lazy import loaded
 from netdyno.systems import named
@@ -41,6 +41,12 @@ def fleets(
 def hosts(name: str) -> list[FleetHost]:
     """The hosts of a fleet, each by itself. Raises `ND-104-90` where none of the name is up."""
     found: list[FleetHost] = _of_fleets("hosts")(name)
+    return found
+
+
+def connector(name: str) -> Connect:
+    """Connects to a fleet of which no host may be lost. Raises `ND-104-90` where none of the name is up."""
+    found: Connect = _of_fleets("cores")(name, 0)
     return found
 
 

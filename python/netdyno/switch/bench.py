@@ -77,6 +77,8 @@ class Spec(Config):
     endpoints: Endpoints = "namespace"
     """Whether both hosts are network namespaces, virtual machines or containers in them, or DPDK ports of our
     generator."""
+    fleet: str = ""
+    """Of a chain: the fleet whose hosts are the client."""
     image: str = ""
     """Of containers: by Podman, or the folder of its files."""
     remote: dict[EndName, RemoteHost] = Field(default_factory=dict)
@@ -89,6 +91,8 @@ class Spec(Config):
         if self.endpoints == "vm":
             only = WORKLOADS[self.workload].client_stays if self.workload in WORKLOADS else False
             shown.append("to a virtual machine" if only else "between virtual machines")
+        if self.fleet:
+            shown.append(f"from the fleet {self.fleet}")
         if self.endpoints == "dpdk":
             shown.append("between DPDK ports")
         if self.endpoints == "container":

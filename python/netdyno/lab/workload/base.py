@@ -58,6 +58,8 @@ class Site:
     """Of the server over IPv6; empty: it has none."""
     launchers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """What goes before programs of `client` and `server` that run from a container's image."""
+    fleet: Callable[[Callable[[str], None]], Any] | None = None
+    """Connects to the hosts of a fleet that generate the load in place of a daemon on the client."""
     ports: Sequence[Mapping[str, Any]] = ()
     """DPDK ports of our own generator, as in a profile, in place of sockets: the client's, or both ends'."""
 
@@ -100,6 +102,8 @@ class Workload(ABC):
     """Its client stays in a namespace where the server is a virtual machine."""
     in_containers: ClassVar[bool] = False
     """Whether its programs run with the files of a container's image, too."""
+    from_fleet: ClassVar[bool] = False
+    """Whether its load can come from the hosts of a fleet."""
     over_ports: ClassVar[bool] = False
     """Whether its load can come from DPDK ports of our generator."""
     programs: ClassVar[Mapping[str, str]] = {}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from netdyno import paths
+from netdyno.core import models
 from netdyno.core.daemon import Daemon
 from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
@@ -45,6 +47,8 @@ class Core(Workload):
     """A load of one group by our daemon."""
 
     Options: ClassVar[type[Settings]] = OpenOptions
+    from_fleet = True
+    _fleet: Callable[[Callable[[str], None]], Any] | None = None
     delay: ClassVar[str]
     """Which delay of the model is told."""
     metrics = metric_table(
@@ -66,6 +70,9 @@ class Core(Workload):
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and a daemon on the client."""
         self._urls = self.serving(site, stack)
+        self._fleet = site.fleet
+        if site.fleet:
+            return
         where = paths.runtime() / f"nd-load-{secrets.token_hex(6)}.sock"
         log = site.folder / "load.jsonl"
         self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
@@ -82,9 +89,22 @@ class Core(Workload):
         """One run of the profile."""
         return result_of_trial(self.trial(self.profile(seed)), self.delay)
 
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self._fleet is None:
+            with self._daemon.connect() as client:
+                yield client
+            return
+        hosts = self._fleet(logging.getLogger(__name__).info)
+        try:
+            models.learn(hosts.call("core.describe"))
+            yield hosts
+        finally:
+            hosts.close()
+
     def trial(self, profile: Mapping[str, Any]) -> TrialResult:
         """One run of a profile."""
-        with self._daemon.connect() as client:
+        with self._connected() as client:
             client.acquire()
             client.call("run.load", profile=profile, timeout=60.0)
             events = client.subscribe()
@@ -98,7 +118,7 @@ class Core(Workload):
             if status.state == "failed":
                 known = status.error if isinstance(status.error, Mapping) else {"what": status.error}
                 raise Error.of(known)
-            result = client.result()
+            result: TrialResult = client.result()
             # the next trial may come before the daemon has noticed that we hung up
             client.release()
             return result

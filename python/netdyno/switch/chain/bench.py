@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from netdyno.errors import Error
+from netdyno.experiment.measurer import Connect
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import container, guests, remote
 from netdyno.switch.bench import Spec, moved, tell_endpoints, workload
-from netdyno.switch.chain import hops, layout, steering
+from netdyno.switch.chain import fleet, hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
@@ -37,6 +38,8 @@ class ChainBench:
     spec: Spec
     guests: Machines = (None, None)
     """Machines in place of client and server."""
+    fleet: Connect | None = None
+    """Connects to hosts that are the client."""
     _seeds: TrialSeeds = field(default_factory=TrialSeeds)
 
     @property
@@ -54,7 +57,9 @@ class ChainBench:
         address = layout.addresses(lab.chain).server
         launchers = container.launchers(self.spec.endpoints, self.spec.image)
         ends = spaces[CLIENT], spaces[SERVER]
-        site = Site(*ends, address, folder, lab.notes, guests=self.guests, launchers=launchers)
+        site = Site(
+            *ends, address, folder, lab.notes, guests=self.guests, launchers=launchers, fleet=self.fleet
+        )
         load = workload(self.spec)
         load.serve(site)
         metrics: dict[str, float] = {}
@@ -104,11 +109,28 @@ def tell_ends(spec: Spec, note: Callable[[str], None]) -> None:
         fix = "Use --endpoints namespace or vm; a function may be a DPDK process: `over: vhost-user`"
         raise Error("ND-104-82", what, at="--endpoints", fix=fix)
     tell_endpoints(spec, note)
+    if spec.fleet:
+        load = fleet_of(spec)
+        note(f"client: {len(load.spaces)} hosts of the fleet {spec.fleet}: {', '.join(load.spaces)}")
+
+
+def fleet_of(spec: Spec) -> fleet.Load:
+    """The fleet that is the client. Raises Error if it cannot be."""
+    alone = spec.endpoints == "namespace" and not spec.remote
+    return fleet.check(WORKLOADS[spec.workload], spec.fleet, alone)
 
 
 @contextlib.contextmanager
 def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
     """The bench of a chain that was verified. Machines take the place of client and server then."""
+    if spec.fleet:
+        _gather(lab)
+        of, (form, _, prefix, _) = layout.addresses(lab.chain), layout.FORMS[4]
+        addressed = form.format(0, "{}") + f"/{prefix}"
+        client, mtu = lab.network.namespace(CLIENT), layout.host_mtu(lab.chain)
+        with fleet.as_client(fleet_of(spec), client, addressed, mtu, of.routes[CLIENT]) as connect:
+            yield ChainBench(lab, spec, fleet=connect)
+        return
     if spec.endpoints != "vm" and not spec.remote:
         _gather(lab)
         yield ChainBench(lab, spec)

@@ -10,7 +10,7 @@ import typer
 from netdyno import assignments, files
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.options import Json
+from netdyno.cli.options import Fleet, Json
 from netdyno.cli.resumable import resumable
 from netdyno.errors import Error
 from netdyno.experiment.pairs import unequal
@@ -50,6 +50,7 @@ def run(
     ] = None,
     endpoints: EndpointsKind = "namespace",
     image: ImageName = "",
+    fleet: Fleet = None,
     client: ClientMachine = None,
     server: ServerMachine = None,
     repeat: Annotated[
@@ -105,6 +106,7 @@ def run(
         path=way(path),
         endpoints=endpoints,
         image=image,
+        fleet=fleet or "",
         remote=machines(client, server),
     )
     wanted = ChainRequest(

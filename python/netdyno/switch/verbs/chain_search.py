@@ -9,7 +9,7 @@ import typer
 from netdyno import assignments, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
-from netdyno.cli.options import Json
+from netdyno.cli.options import Fleet, Json
 from netdyno.cli.resumable import resumable
 from netdyno.errors import Error
 from netdyno.lab.topology import need_root
@@ -47,6 +47,7 @@ def search(
     ] = None,
     endpoints: EndpointsKind = "namespace",
     image: ImageName = "",
+    fleet: Fleet = None,
     repeat: Annotated[
         int,
         typer.Option(help="Trials of each length.", metavar="N", parser=values.whole("--repeat", 2, 1000)),
@@ -83,7 +84,9 @@ def search(
         sudo netdyno chain search examples/chain-bridges.yaml --target 500Mbit/s
     """
     given = assignments.options(options or (), "--set")
-    spec = Spec(workload=workload, options=given, path=way(path), endpoints=endpoints, image=image)
+    spec = Spec(
+        workload=workload, options=given, path=way(path), endpoints=endpoints, image=image, fleet=fleet or ""
+    )
     wanted = SearchRequest(
         loaded(file, controller, tunnel), file.stem, spec, target, repeat, level, seed, fresh
     )  # fmt: skip
