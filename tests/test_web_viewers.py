@@ -221,14 +221,38 @@ def test_fifty_viewers_get_each_point_while_others_are_frozen(run: MadeUpRun, do
         one.close()
 
 
+HALF = (
+    b"GET /api/about HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    b"POST /api/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+)
+PIPELINED = b"GET /assets/texts.json HTTP/1.1\r\nHost: %s\r\n\r\n" * 60
+
+
+@pytest.mark.limit(240)
+def test_who_reads_no_answer_is_hung_up_on(run: MadeUpRun, door: Door) -> None:
+    """Answers of which each is larger than what the kernel takes for one that does not read."""
+    before, greedy = door.files(), []
+    host = "%s:%d" % door.place[:2]
+    for _ in range(100):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(door.place)
+        one.sendall(PIPELINED % ((host.encode(),) * 60))
+        greedy.append(one)
+    assert ask(f"{door.address}api/about", door.token)["role"] == "operator"
+    until(lambda: door.files() < before + 20, 120, "it holds them")
+    for one in greedy:
+        one.close()
+
+
 @pytest.mark.limit(240)
 def test_it_answers_beside_a_thousand_half_open_connections(run: MadeUpRun, door: Door) -> None:
     half = []
     for number in range(HALF_OPEN):
         one = socket.create_connection(door.place, timeout=60)
-        # some say nothing, others begin a request and never end it
-        if number % 2:
-            one.sendall(b"GET /api/about HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        # some say nothing, others begin a request and never end it, or its body
+        if number % 3:
+            one.sendall(HALF[number % 3 - 1])
         half.append(one)
         if number % 100 == 99:
             assert ask(f"{door.address}api/about", door.token)["role"] == "operator"

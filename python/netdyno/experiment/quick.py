@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from netdyno import systems
 from netdyno.core import models
@@ -225,6 +225,14 @@ def _fitting(o: UrlOptions) -> None:
         )
 
 
+def _split(url: str) -> SplitResult | None:
+    """Its parts; None of one that is none, of which the daemon says what is wrong."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
 def _group(name: str, about: ModelDescription, scheme: Scheme, url: str, o: UrlOptions) -> dict[str, Any]:
     quick = about.quick
     assert quick is not None, "it was looked up by its scheme"
@@ -242,8 +250,7 @@ def _group(name: str, about: ModelDescription, scheme: Scheme, url: str, o: UrlO
     is_open = bool(o.open) or (alone and o.rate is not None)
     model[quick.count] = o.count if o.count is not None else int(is_open or alone)
     target = url = quick_request.with_user(url, o.user) if o.user and "user" in dict(quick.options) else url
-    if quick.path:
-        parts = urlsplit(url)
+    if quick.path and (parts := _split(url)):
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         if parts.query and not parts.path:
             path = f"/{path}"

@@ -32,6 +32,7 @@ from netdyno.store import Store, trusted
 from netdyno.systems import SYSTEMS
 from netdyno.web import assets, experiments, profiles, run_views, start
 from netdyno.web.access import OPERATOR, Access
+from netdyno.web.bodies import body
 from netdyno.web.guard import Guard, address, failure
 from netdyno.web.hub import Hub, Stream
 from netdyno.web.sources import Look, RunList, RunSource
@@ -60,9 +61,10 @@ class Dashboard:
 
     async def log_in(self, request: Request) -> Response:
         """A token for a cookie."""
-        token = (await _body(request)).get("token")
-        role, value = self.access.log_in(token if isinstance(token, str) else "", address(request.scope))
-        answer = JSONResponse({"role": role})
+        token = (await body(request)).get("token")
+        shown = token if isinstance(token, str) else ""
+        role, value, key = self.access.log_in(shown, address(request.scope))
+        answer = JSONResponse({"role": role, "key": key})
         answer.set_cookie(self.cookie, value, httponly=True, samesite="strict", secure=self.secure, path="/")
         return answer
 
@@ -129,7 +131,7 @@ class Dashboard:
 
     async def start(self, request: Request) -> Response:
         """Start a run."""
-        return JSONResponse({"run": await self.jobs.start(await _body(request))})
+        return JSONResponse({"run": await self.jobs.start(await body(request))})
 
     async def stop(self, request: Request) -> Response:
         """End a run as Ctrl-C does."""
@@ -138,8 +140,8 @@ class Dashboard:
 
     async def rate(self, request: Request) -> Response:
         """Change the rate of a run under way: `{group, rate, of?}`."""
-        body = await _body(request)
-        group, rate, of = (body.get(key) for key in ("group", "rate", "of"))
+        asked = await body(request)
+        group, rate, of = (asked.get(key) for key in ("group", "rate", "of"))
         if not isinstance(group, str) or not isinstance(rate, str) or not isinstance(of, str | None):
             raise Error(
                 "ND-104-10", "group, rate and of are texts", fix='Give {"group": "web", "rate": "200/s"}'
@@ -149,8 +151,7 @@ class Dashboard:
 
     async def of_system(self, request: Request, where: str) -> Any:
         """What a system answers."""
-        body = await _body(request)
-        return await asyncio.to_thread(loaded(where), body)
+        return await asyncio.to_thread(loaded(where), await body(request))
 
     async def look(self, request: Request, where: str) -> Any:
         """What a system shows."""
@@ -170,16 +171,6 @@ class Dashboard:
         await source.read()
         daemon = str(source.follower.plan.get("daemon") or "")
         return JSONResponse(await asyncio.to_thread(start.steer, daemon, method, params))
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    try:
-        found = await request.json()
-    except (ValueError, RecursionError) as e:
-        raise Error("ND-104-01", "the request is not JSON") from e
-    if not isinstance(found, dict):
-        raise Error("ND-104-10", "the request is not a JSON object")
-    return found
 
 
 def _name(request: Request) -> str:
@@ -278,6 +269,8 @@ def _endpoint(answer: Callable[..., Awaitable[Any]]) -> Answer:
     async def endpoint(request: Request) -> Response:
         try:
             found = await answer(request)
+        except RecursionError:
+            return failure(Error("ND-104-32", "the request is nested too deeply", fix="Send less"))
         except Error as e:
             return failure(Error.of({**e.as_dict(), "what": hide(e.what)}))
         return found if isinstance(found, Response) else JSONResponse(found)
@@ -294,10 +287,9 @@ class _Streaming:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         try:
             found = await self._channel(Request(scope, receive))
+            await Stream(found, scope["state"]["session"])(scope, receive, send)
         except Error as e:
             await failure(e)(scope, receive, send)
-            return
-        await Stream(found)(scope, receive, send)
 
 
 async def _page(request: Request) -> Response:

@@ -6,14 +6,14 @@ import contextlib
 import ipaddress
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from netdyno.errors import Error
-from netdyno.web.access import OPERATOR, Access
+from netdyno.web.access import OPERATOR, Access, Session, shows
 
 BODY = 4 << 20
 """Bytes of a request."""
@@ -34,6 +34,9 @@ STATUS = {"ND-104-13": 401, "ND-104-17": 429, "ND-104-18": 403, "ND-104-19": 403
 OPEN = ("/", "/assets/", "/api/login", "/api/texts")
 """Paths without data of anybody: nobody has to be logged in for them."""
 READING = ("GET", "HEAD")
+KEY = "x-netdyno-key"
+"""Header by which our own page shows the key of its log-in. Other servers of this host, at other ports, are
+sent our cookie by the browser (RFC 6265 section 8.5), and not this."""
 
 
 def failure(error: Error) -> JSONResponse:
@@ -73,10 +76,13 @@ class Guard:
         headers = Headers(scope=scope)
         try:
             self._host(headers)
-            scope["state"] = {**scope.get("state", {}), "role": self._role(scope, headers)}
+            role, session = self._role(scope, headers)
+            scope["state"] = {**scope.get("state", {}), "role": role, "session": session}
             self._may(scope, headers)
             receive = self._limited(headers, receive)
             await self.app(scope, receive, sealed)
+        except ClientDisconnect:
+            return
         except Error as e:
             await failure(e)(scope, receive, sealed)
 
@@ -84,18 +90,19 @@ class Guard:
         """A name of somebody else's that leads here is not ours: a page there would pass for ours."""
         host = headers.get("host", "").lower()
         if host not in self.hosts:
-            names = ", ".join(sorted(self.hosts))
             what = "the dashboard does not serve this host name"
-            raise Error("ND-104-19", what, at=host[:200], fix=f"Use one of {names}, or start it with --name")
+            fix = "Use the address that `netdyno web` printed, or start it with --name"
+            raise Error("ND-104-19", what, at=host[:200], fix=fix)
 
-    def _role(self, scope: Scope, headers: Headers) -> str:
+    def _role(self, scope: Scope, headers: Headers) -> tuple[str, Session | None]:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.access.role_of(token.strip(), address(scope))
+            return self.access.role_of(token.strip(), address(scope)), None
         with contextlib.suppress(CookieError):
-            if found := SimpleCookie(headers.get("cookie", "")).get(self.cookie):
-                return self.access.role(found.value)
-        return ""
+            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
+            if found and (session := self.access.session(found.value)):
+                return session.role, session
+        return "", None
 
     def _may(self, scope: Scope, headers: Headers) -> None:
         path, method = scope["path"], scope["method"]
@@ -106,18 +113,24 @@ class Guard:
         if method in READING:
             return
         self._same_site(headers)
-        if path not in ("/api/login", "/api/logout", "/api/validate", "/api/convert") and role != OPERATOR:
+        if path in ("/api/login", "/api/logout"):
+            return
+        if role != OPERATOR:
             fix = "Log in with the operator's token"
             raise Error("ND-104-18", "a viewer may look, and change nothing", at=path, fix=fix)
+        session = scope["state"]["session"]
+        if session and not shows(session, headers.get(KEY, "")):
+            what = "the request does not show the key of its log-in: a cookie alone changes nothing"
+            raise Error("ND-104-13", what, at=KEY, fix="Log in again with the token")
 
     def _same_site(self, headers: Headers) -> None:
         """What changes something comes from our own page, or from a program that shows the token itself."""
         bearer = headers.get("authorization", "").lower().startswith("bearer ")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if origin is not None:
-            found = urlsplit(origin)
-            ours = found.scheme == self.scheme and found.netloc.lower() in self.hosts
-            ours = ours and found.netloc.lower() == headers.get("host", "").lower()
+            scheme, _, netloc = origin.partition("://")
+            ours = scheme == self.scheme and netloc.lower() in self.hosts
+            ours = ours and netloc.lower() == headers.get("host", "").lower()
         else:
             ours = bearer
         if not ours or site not in ("same-origin", "none"):

@@ -5,15 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
 from netdyno.errors import Error
+from netdyno.web.access import Session
 
 SEND = 10.0
 """Seconds that a browser may take for a message; one that takes longer is hung up on."""
+SHARE = 4.0
+"""So many times what reading a source took passes before it is read again."""
+STREAMS = 24
+"""Streams that a browser may have open; one of its pages has one or two."""
+CHANNELS = 200
+"""Things that are watched at a time, by all browsers together."""
 QUIET = 15.0
 """Seconds without news after which a stream says that it is still there."""
 
@@ -90,6 +98,7 @@ class Channel:
 
     async def _read(self) -> None:
         while True:
+            began = time.monotonic()
             async with self._using:
                 found = None
                 # what cannot be read now may be the next time
@@ -104,7 +113,8 @@ class Channel:
                     self._news.notify_all()
             if self.source.over:
                 return
-            await asyncio.sleep(self._interval)
+            # what takes long to read is read less often
+            await asyncio.sleep(max(self._interval, SHARE * (time.monotonic() - began)))
 
 
 class Hub:
@@ -116,6 +126,9 @@ class Hub:
     def channel(self, name: str, source: Callable[[], Source], interval: float) -> Channel:
         """The channel of a name."""
         if name not in self._channels:
+            if len(self._channels) >= CHANNELS:
+                what = f"{CHANNELS} runs and tables are watched already"
+                raise Error("ND-104-17", what, fix="Close some of the pages that watch others")
             self._channels[name] = Channel(source(), interval, lambda: self._drop(name))
         return self._channels[name]
 
@@ -126,11 +139,25 @@ class Hub:
 class Stream:
     """A channel as an answer of `text/event-stream`."""
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, channel: Channel, session: Session | None) -> None:
+        self._channel, self._session = channel, session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what comes, until the browser goes or freezes."""
+        """Send what comes, until the browser goes, freezes or is logged out."""
+        session = self._session
+        if session is None:
+            await self._stream(receive, send)
+            return
+        if session.streams >= STREAMS:
+            what = f"this browser watches {STREAMS} runs and tables already"
+            raise Error("ND-104-17", what, fix="Close some of its pages")
+        session.streams += 1
+        try:
+            await self._stream(receive, send)
+        finally:
+            session.streams -= 1
+
+    async def _stream(self, receive: Receive, send: Send) -> None:
         headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-store"),
@@ -151,6 +178,8 @@ class Stream:
         watching = self._channel.watch()
         try:
             async for message in watching:
+                if self._session and self._session.ended:
+                    break
                 async with asyncio.timeout(SEND):
                     await send({"type": "http.response.body", "body": message, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -14,6 +14,7 @@ from netdyno.core.result import Result
 from netdyno.store import Store
 from netdyno.web.access import OPERATOR, VIEWER, Access
 from netdyno.web.app import application
+from netdyno.web.guard import KEY
 from netdyno.web.start import Jobs
 from tests.report import sample
 
@@ -79,18 +80,25 @@ def post(client: TestClient, path: str, body: Any = None, **headers: str) -> Any
     given = {
         "Origin": SITE,
         "Content-Type": "application/json",
+        KEY: client.headers.get(KEY, ""),
         **{k.replace("_", "-"): v for k, v in headers.items()},
     }
     return client.post(path, content=json.dumps(body or {}), headers={k: v for k, v in given.items() if v})
 
 
+def logged_in(client: TestClient, role: str) -> TestClient:
+    """As a browser with a page of ours."""
+    found = post(client, "/api/login", {"token": TOKENS[role]}).json()
+    assert found["role"] == role
+    client.headers[KEY] = found["key"]
+    return client
+
+
 @pytest.fixture
 def operator(client: TestClient) -> TestClient:
-    assert post(client, "/api/login", {"token": TOKENS[OPERATOR]}).json() == {"role": OPERATOR}
-    return client
+    return logged_in(client, OPERATOR)
 
 
 @pytest.fixture
 def viewer(client: TestClient) -> TestClient:
-    assert post(client, "/api/login", {"token": TOKENS[VIEWER]}).json() == {"role": VIEWER}
-    return client
+    return logged_in(client, VIEWER)

@@ -17,7 +17,7 @@ from netdyno.store import Store
 from netdyno.systems import SYSTEMS
 from netdyno.web import assets
 from netdyno.web.sources import Look
-from tests.web.conftest import post
+from tests.web.conftest import SITE, post
 
 
 def test_a_finished_run_has_verdict_figures_and_charts(
@@ -118,9 +118,9 @@ def test_a_start_that_cannot_be_is_refused(
 
 
 @pytest.mark.daemon
-def test_an_experiment_is_judged_at_the_places_of_its_form(viewer: TestClient) -> None:
+def test_an_experiment_is_judged_at_the_places_of_its_form(operator: TestClient) -> None:
     def wrong(document: dict[str, Any]) -> list[tuple[str, str]]:
-        found = post(viewer, "/api/validate", {"document": document}).json()
+        found = post(operator, "/api/validate", {"document": document}).json()
         return [(one["code"], one["at"]) for one in found["errors"]]
 
     good = experiment({"driver": "nginx"})
@@ -136,7 +136,7 @@ def test_an_experiment_is_judged_at_the_places_of_its_form(viewer: TestClient) -
     assert wrong(good | {"repeat": 0}) == [("ND-104-24", "repeat")]
     assert wrong(good | {"factors": {"profile.none.x": []}})[0][0] == "ND-104-24"
     assert wrong(experiment({"driver": "graph"})) == [("ND-104-16", "legs[0].duts.web.driver")]
-    schema = viewer.get("/api/experiment-schema").json()
+    schema = operator.get("/api/experiment-schema").json()
     by_driver = schema["$defs"]["DutSpec"]["properties"]["options"]["x-netdyno-by"]["driver"]
     assert "worker_processes" in by_driver["nginx"]["properties"] and "kamailio" not in by_driver
     names = {one.split("/")[-1] for one in references(schema)}
@@ -175,15 +175,30 @@ def test_a_rate_of_a_run_that_is_over_is_refused(operator: TestClient, run: str)
     assert answer.json()["error"]["code"] == "ND-104-10", answer.text
 
 
-def test_yaml_becomes_a_document_and_back(viewer: TestClient) -> None:
+def test_yaml_becomes_a_document_and_back(operator: TestClient) -> None:
     document = {"name": "x", "groups": [{"name": "a", "devices": 2}]}
-    text = post(viewer, "/api/convert", {"document": document}).json()["text"]
+    text = post(operator, "/api/convert", {"document": document}).json()["text"]
     assert text.startswith("name: x\n")
-    assert post(viewer, "/api/convert", {"text": text}).json()["document"] == document
+    assert post(operator, "/api/convert", {"text": text}).json()["document"] == document
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{chr(97 + i)}: &{chr(97 + i)} [{','.join([f'*{chr(96 + i)}'] * 9)}]\n" for i in range(1, 12)
     )
-    assert post(viewer, "/api/convert", {"text": bomb}).json()["error"]["code"] == "ND-104-32"
+    assert post(operator, "/api/convert", {"text": bomb}).json()["error"]["code"] == "ND-104-32"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000, "{", '{"document": ' + "[" * 900 + "]" * 900 + "}", '{"document": ' + "9" * 5_000 + "}",
+        '{"document": {"devices": 1e999}}', '{"document": NaN}', '{"urls": ["http://[/"]}', "\ud800".encode(errors="surrogatepass"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/api/convert", "/api/validate"])
+@pytest.mark.daemon
+def test_bodies_that_are_none_are_told(operator: TestClient, path: str, text: str | bytes) -> None:
+    headers = {"Origin": SITE, "Content-Type": "application/json"}
+    answer = operator.post(path, content=text, headers=headers)
+    assert answer.status_code in (200, 400), answer.text
 
 
 def test_what_cannot_be_read_is_no_fault_of_ours(operator: TestClient) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from netdyno.web.access import OPERATOR
-from netdyno.web.guard import BODY, address
-from tests.web.conftest import PORT, SITE, TOKENS, post
+from netdyno.web.access import OPERATOR, VIEWER
+from netdyno.web.guard import BODY, KEY, address
+from tests.web.conftest import PORT, SITE, TOKENS, logged_in, post
 
 PRIVATE = ("/api/about", "/api/runs", "/api/runs/x", "/api/schema", "/api/choices", "/report/x", "/compare")
-ACTIONS = ("/api/start", "/api/runs/x/stop", "/api/runs/x/pause", "/api/runs/x/resume")
+ACTIONS = (
+    "/api/validate",
+    "/api/convert",
+    "/api/start",
+    "/api/runs/x/stop",
+    "/api/runs/x/pause",
+    "/api/runs/x/resume",
+)
 
 
 def code(answer: object) -> str:
@@ -51,6 +58,7 @@ def test_its_own_names_are(operator: TestClient, host: str) -> None:
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": ""},
         {"Origin": f"https://127.0.0.1:{PORT}"},
         {"Origin": "http://127.0.0.1:8080"},
@@ -64,6 +72,19 @@ def test_another_site_cannot_act_with_our_cookie(operator: TestClient, headers: 
     for path in ("/api/start", "/api/login", "/api/logout"):
         answer = post(operator, path, **headers)
         assert (answer.status_code, code(answer)) == (403, "ND-104-19")
+    assert operator.get("/api/about").json()["role"] == OPERATOR
+
+
+@pytest.mark.parametrize("key", ["", "guess", "another's"])
+def test_a_cookie_alone_changes_nothing(operator: TestClient, key: str) -> None:
+    """A browser sends it to servers at other ports of our host, too."""
+    if key == "another's":
+        key = post(operator, "/api/login", {"token": TOKENS[VIEWER]}).json()["key"]
+        operator = logged_in(operator, OPERATOR)
+    operator.headers[KEY] = key
+    for path in ("/api/start", "/api/convert"):
+        answer = post(operator, path)
+        assert (answer.status_code, code(answer)) == (401, "ND-104-13")
     assert operator.get("/api/about").json()["role"] == OPERATOR
 
 

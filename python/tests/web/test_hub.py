@@ -165,7 +165,7 @@ def test_a_browser_that_takes_nothing_is_hung_up_on(monkeypatch: Any) -> None:
         async def receive() -> Any:
             await asyncio.Event().wait()
 
-        await asyncio.wait_for(Stream(channel)({"type": "http"}, receive, send), 60)
+        await asyncio.wait_for(Stream(channel, None)({"type": "http"}, receive, send), 60)
         assert len(sent) == 4
         reads = source.reads
         await asyncio.sleep(0.05)
@@ -186,7 +186,7 @@ def test_a_browser_that_leaves_ends_its_stream() -> None:
             await asyncio.sleep(0.05)
             return {"type": "http.disconnect"}
 
-        await asyncio.wait_for(Stream(channel)({"type": "http"}, receive, send), 60)
+        await asyncio.wait_for(Stream(channel, None)({"type": "http"}, receive, send), 60)
         assert sent[0]["type"] == "http.response.start"
 
     asyncio.run(main())

@@ -12,6 +12,22 @@ export class Failure extends Error {
 
 const LOST = { code: "ND-91-21", what: "the dashboard does not answer", at: location.host, fix: "Start it again with `netdyno web`" };
 
+/** Where the key of the log-in is kept: for pages of this very port. */
+const KEY = "netdyno-key";
+
+/** Log in with a token. @param {string} token */
+export async function logIn(token) {
+  const found = await post("/api/login", { token });
+  localStorage.setItem(KEY, found.key);
+  return found;
+}
+
+/** Log out. */
+export async function logOut() {
+  await post("/api/logout").catch(() => undefined);
+  localStorage.removeItem(KEY);
+}
+
 /** @param {string} method @param {string} path @param {any} [body] */
 async function request(method, path, body) {
   let answer;
@@ -19,7 +35,7 @@ async function request(method, path, body) {
     answer = await fetch(path, {
       method,
       credentials: "same-origin",
-      headers: method === "GET" ? {} : { "Content-Type": "application/json" },
+      headers: method === "GET" ? {} : { "Content-Type": "application/json", "X-Netdyno-Key": localStorage.getItem(KEY) ?? "" },
       body: method === "GET" || method === "DELETE" ? undefined : JSON.stringify(body ?? {}),
     });
   } catch {

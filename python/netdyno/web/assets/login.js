@@ -2,7 +2,7 @@
 
 import { html, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
-import { post } from "./api.js";
+import { logIn } from "./api.js";
 import { failure, titled } from "./parts.js";
 
 /** @param {HTMLElement} root @param {(found: any) => void} entered */
@@ -18,7 +18,7 @@ export function open(root, entered) {
     busy = true;
     draw();
     try {
-      entered(await post("/api/login", { token: field.value.trim() }));
+      entered(await logIn(field.value.trim()));
     } catch (e) {
       problem = e;
       busy = false;

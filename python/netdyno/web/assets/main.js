@@ -3,7 +3,7 @@
 import { html, nothing, render } from "./lit-html.js";
 import { onLanguage, say as text, startLanguage, tr } from "./i18n.js";
 import { startTheme } from "./theme.js";
-import { get, post } from "./api.js";
+import { get, logIn, logOut } from "./api.js";
 import { say, titled } from "./parts.js";
 import * as login from "./login.js";
 import * as list from "./list.js";
@@ -50,7 +50,7 @@ function navigation() {
 }
 
 async function leave() {
-  await post("/api/logout").catch(() => {});
+  await logOut();
   location.hash = "#/";
   location.reload();
 }
@@ -96,7 +96,7 @@ async function begin() {
   const token = location.hash.match(/^#token=(.+)$/)?.[1];
   if (token) {
     history.replaceState(null, "", "#/");
-    await post("/api/login", { token: decodeURIComponent(token) }).catch((e) => say({ d: e.message }));
+    await logIn(decodeURIComponent(token)).catch((e) => say({ d: e.message }));
   }
   user = await get("/api/about").catch(() => null);
   await route();
