@@ -295,7 +295,8 @@ class SwitchBench:
         stack.callback(load.stop)
         places = {host: CounterSource(space) for host, space in spaces.items()}
         sampler = stack.enter_context(Sampler(places))
-        before, cpu, begin, why = counted(switches), used(switches), time.monotonic(), ""
+        before, lost_before = counted(switches), reasons(switches)
+        cpu, begin, why = used(switches), time.monotonic(), ""
         lost = self._lost()
         drawn = network.draw_anew(self._seeds.next(self.spec.model_dump(mode="json"), dict(setting), seed))
         metrics: Mapping[str, float] = {}
@@ -324,6 +325,7 @@ class SwitchBench:
             counters["switch.cpu"] = used(switches) - cpu
             with contextlib.suppress(Error):
                 counters |= moved(before, counted(switches))
+                counters |= _more(lost_before, reasons(switches))
         if unasked := self._lost() - lost:
             why = why or f"the path had no room for {unasked} packets"
         return Observation(
@@ -495,6 +497,38 @@ def counted(switches: Sequence[Switch]) -> dict[str, float]:
         prefix = "" if one.place.name == SWITCH else f"{one.place.name}."
         found |= {f"{prefix}{name}": value for name, value in one.counters().items()}
     return found
+
+
+REASON = "reason."
+"""Before counters of drops by the switch's own reasons."""
+
+
+def reasons(switches: Sequence[Switch]) -> dict[str, float]:
+    """Drops of all switches by their own reasons, queues of shared memory among them."""
+    found: dict[str, float] = {}
+    for one in switches:
+        prefix = "" if one.place.name == SWITCH else f"{one.place.name}."
+        own = {
+            name.removeprefix("drop."): n for name, n in one.internals().items() if name.startswith("drop.")
+        }
+        for name, n in one.queues().items():
+            port, _, kind = name.rpartition(".")
+            own |= {f"{QUEUE[kind]} {port}": n} if kind in QUEUE else {}
+        found |= {f"{prefix}{name}": n for name, n in own.items()}
+    return found
+
+
+QUEUE = {"full": "queue full at", "too_large": "too large for"}
+"""Reasons of queues of shared memory, before the name of the port."""
+
+
+def _more(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Reasons for which more was dropped."""
+    return {
+        f"{REASON}{name}": value - before.get(name, 0.0)
+        for name, value in after.items()
+        if value > before.get(name, 0.0)
+    }
 
 
 def used(switches: Sequence[Switch]) -> float:

@@ -23,13 +23,15 @@ from netdyno.experiment import arms
 from netdyno.experiment.record import Record, measured_at
 from netdyno.lab.dut import DutSite
 from netdyno.report.studies import render
+from netdyno.report.text import Data
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import bench, compare
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.verbs.compare import Progress
+from netdyno.switch.pages import comparison
+from netdyno.switch.verbs.compare import Progress, show_arms
 from netdyno.system import namespace
 from netdyno.system.journal import journal
 
@@ -224,6 +226,46 @@ def test_the_command_line_refuses(capfd: pytest.CaptureFixture[str]) -> None:
     listed = {one["name"]: one for one in json.loads(capfd.readouterr().out)}
     assert set(DRIVERS) == set(listed)
     assert all(one["works"] or one["why"] for one in listed.values())
+
+
+def test_reasons_of_drops_are_told_of_each_switch(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What its own counters and queues of shared memory gained over a trial: in text, result and page."""
+    one = DRIVERS["ovs-dpdk"](DutSite("switch", ""))
+    gained = 0.0
+
+    def internals() -> dict[str, float]:
+        return {"packets": 9.0, "drop.upcall_error": 5.0 + gained, "drop.meter": 3.0}
+
+    monkeypatch.setattr(one, "internals", internals)
+    monkeypatch.setattr(one, "queues", lambda: {"server.full": 2.0 + gained, "server.retries": 50.0})
+    before = bench.reasons([one])
+    assert before == {"upcall_error": 5, "meter": 3, "queue full at server": 2}
+    gained = 4.0
+    counters = bench._more(before, bench.reasons([one]))
+    assert counters == {"reason.upcall_error": 4, "reason.queue full at server": 4}
+
+    class Drops(Simulated):
+        def measure(self, setting: Setting, seed: int) -> Observation:
+            seen = super().measure(setting, seed)
+            return replace(seen, counters=counters if setting["switch"] == "x" else {}, seconds=1.0)
+
+    every = sides("x", "y")
+    with Record(tmp_path / "r.jsonl", {}) as record:
+        found = arms.measure_blocks(record, Drops({"x": 1e9, "y": 1e9}), every, 2, 1)
+    show_arms(found, [], RATE, "bench", 2)
+    said = capfd.readouterr().out
+    assert "x dropped in a trial: 4.0 upcall_error, 4.0 queue full at server" in said.replace("\n", " ")
+    assert "y dropped" not in said
+    listed = [
+        {"name": side.name, "version": "1", "metrics": {"throughput": {"unit": "bit/s", "values": []}},
+         "trials": [compare.trial_document(one) for one in found.seen[place]]}
+        for place, side in enumerate(every)
+    ]  # fmt: skip
+    assert listed[0]["trials"][0]["reasons"] == {"upcall_error": 4, "queue full at server": 4}
+    x, y = (row[-1] for row in comparison.table({"arms": listed}).rows)
+    assert x.note == Data("4.000 upcall_error, 4.000 queue full at server") and y.note is None
 
 
 @pytest.fixture

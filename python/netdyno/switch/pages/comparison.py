@@ -121,9 +121,19 @@ def table(found: Mapping[str, Any]) -> Table:
             *cells,
             number(units.percent(variation), variation) if variation is not None else _none(),
             number(units.percent(cpu), cpu) if cpu else _none(),
-            number(units.significant(drops, 4), drops),
+            number(units.significant(drops, 4), drops, note=_reasons(valid)),
         )
     return made
+
+
+def _reasons(trials: Sequence[Mapping[str, Any]]) -> Data | None:
+    """Drops by the switch's own reasons, means of a trial."""
+    names = dict.fromkeys(name for t in trials for name in t.get("reasons", ()))
+    said = [
+        f"{units.significant(mean([t.get('reasons', {}).get(name, 0.0) for t in trials]), 4)} {name}"
+        for name in names
+    ]
+    return Data(", ".join(said)) if said else None
 
 
 def _none() -> Any:

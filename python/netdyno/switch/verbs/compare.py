@@ -28,7 +28,7 @@ from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
 from netdyno.switch import remote
 from netdyno.switch import tunnel as tunnels
-from netdyno.switch.bench import Spec
+from netdyno.switch.bench import REASON, Spec
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.guests import Endpoints
 from netdyno.switch.remote import RemoteHost
@@ -271,6 +271,9 @@ def show_arms(
         rows.append((arm.name, str(len(seen)), *cells, f"{mean(cpu):.0%}" if any(cpu) else "–"))
     heads: tuple[str, ...] = ("", "trials", *(m.name for m in metrics), "CPU of the switch")
     console.table(heads, rows, title, right=heads[1:])
+    for place, arm in enumerate(found.arms):
+        if told := drops(found.valid(place)):
+            console.out().print(f"{arm.name} dropped in a trial: {told}", markup=False)
     if judged:
         lines = [row(one, f, found.arms) for one in judged for f in one.comparison.findings]
         heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
@@ -279,6 +282,15 @@ def show_arms(
         console.table(heads, lines, said, right=heads[2:5])
     for what, count in found.again.items():
         console.out().print(f"{count} trials measured again: {what}", markup=False)
+
+
+def drops(seen: Sequence[Observation]) -> str:
+    """Drops by the switch's own reasons, means of a trial."""
+    names = dict.fromkeys(name for one in seen for name in one.counters if name.startswith(REASON))
+    return ", ".join(
+        f"{mean([one.counters.get(name, 0.0) for one in seen]):,.1f} {name.removeprefix(REASON)}"
+        for name in names
+    )
 
 
 def spread(seen: list[float], metric: Metric) -> str:
