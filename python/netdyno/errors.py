@@ -200,6 +200,7 @@ CODES: dict[str, str] = {
     "ND-104-85": "A wrong description of a tunnel between switches",
     "ND-104-84": "A wrong description of a study of switches",
     "ND-104-86": "A wrong description of a machine that is client or server",
+    "ND-104-87": "A service chain lets nothing pass of what a workload sends",
     "ND-104-83": "A controller that is not known, or cannot do this",
     "ND-104-90": "No such fleet is up, or one of that name is",
     "ND-104-91": "A wrong description of the hosts of a fleet",

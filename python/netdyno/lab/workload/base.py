@@ -106,6 +106,8 @@ class Workload(ABC):
     """Whether its load can come from the hosts of a fleet."""
     over_ports: ClassVar[bool] = False
     """Whether its load can come from DPDK ports of our generator."""
+    needs_ports: ClassVar[tuple[tuple[str, int], ...]] = ()
+    """Ports of the server that must be reached, by protocol: `("tcp", 5201)`."""
     programs: ClassVar[Mapping[str, str]] = {}
     """Programs that it needs, and the packages that they come from."""
 

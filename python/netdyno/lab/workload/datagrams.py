@@ -46,6 +46,7 @@ class UdpBurst(Workload):
 
     name = "udp-burst"
     about = "a burst of datagrams at a reader that sleeps meanwhile"
+    needs_ports = (("udp", PORT),)
     Options = Options
     metrics = metric_table(Metric("loss", "ratio", "lower", zero_is_best=True))
 

@@ -46,6 +46,7 @@ class FlowCompletion(Workload):
 
     name = "flow-completion"
     about = "answers of some bytes one after the other, over a kept or a new connection"
+    needs_ports = (("tcp", PORT),)
     Options = Options
     metrics = metric_table(
         Metric("completion_mean", "ms", "lower"),

@@ -72,6 +72,7 @@ class UdpOptions(Settings):
 class _Iperf3(Workload):
     in_guests = True
     in_containers = True
+    needs_ports: ClassVar[tuple[tuple[str, int], ...]] = (("tcp", PORT),)
     programs: ClassVar[Mapping[str, str]] = {"iperf3": "iperf3"}
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
@@ -133,6 +134,7 @@ class Iperf3Udp(_Iperf3):
     name = "iperf3-udp"
     about = "datagrams at a fixed rate (iperf3 -u)"
     Options = UdpOptions
+    needs_ports = (("tcp", PORT), ("udp", PORT))
     metrics = metric_table(
         Metric("throughput", "bit/s", "higher"),
         Metric("loss", "ratio", "lower", zero_is_best=True),

@@ -35,6 +35,7 @@ class StreamOpen(Core):
     name = "stream"
     delay = "round_trip"
     about = "datagrams at a rate to our own reflector and back, open loop; one way between two DPDK ports"
+    needs_ports = (("udp", PORT),)
     in_guests = True
     client_stays = True
     over_ports = True

@@ -12,6 +12,7 @@ from netdyno.experiment import arms, entry
 from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
+from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric
 from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
@@ -21,6 +22,7 @@ from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.hops import CPU, added, backlog, hops, internals
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.prediction import Prediction, parts, predict
+from netdyno.switch.chain.reach import probe_ports
 from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.compare import finding, trial_document
@@ -101,6 +103,9 @@ def measure(
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
+            probe_ports(
+                lab, WORKLOADS[request.bench.workload].needs_ports, request.bench.workload, request.name
+            )
             with bench_of(lab, request.bench) as bench:
                 found = arms.measure_blocks(
                     kept.record, bench, every_arm, count, request.seed, progress=progress

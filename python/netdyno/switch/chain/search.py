@@ -12,6 +12,7 @@ from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
+from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.estimate import mean, t_half_width, t_interval
 from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec, workload
@@ -19,6 +20,7 @@ from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.measure import bench_label, proven, words
+from netdyno.switch.chain.reach import probe_ports
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.compare import trial_document
 from netdyno.switch.driver import DRIVERS
@@ -163,6 +165,9 @@ def search(
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
+            probe_ports(
+                lab, WORKLOADS[request.bench.workload].needs_ports, request.bench.workload, request.name
+            )
             bench = stack.enter_context(bench_of(lab, request.bench))
             seen: dict[int, list[Observation]] = {}
 

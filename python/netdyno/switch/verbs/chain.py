@@ -21,6 +21,7 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
+from netdyno.switch.chain.reach import unproven
 from netdyno.switch.chain.sight import TUNNEL
 from netdyno.switch.chain.spec import Chain, checked, load
 from netdyno.switch.chain.underlay import TunnelReport
@@ -195,7 +196,7 @@ def verify(
     if as_json:
         first, *others = (({"paths": dict(by)} if chain.wan else {}) | _document(one) for by, one in every)
         console.document({
-            **first, "good": not wrong and not missed, "mutants": broken,
+            **first, "good": not wrong and not missed, "mutants": broken, "not_tested": unproven(chain),
             **({"other_paths": others} if chain.wan else {}),
         })  # fmt: skip
     else:
@@ -206,6 +207,8 @@ def verify(
         for name, vnf in lab.vnfs.items():
             if said := vnf.report():
                 console.line(f"{name}: {said}")
+        for said in unproven(chain):
+            console.line(said)
         if mutate and not wrong:
             console.line(f"{len(broken) - len(missed)} of {len(broken)} mutants named")
     if wrong:

@@ -93,6 +93,11 @@ class Vnf(ABC):
         return 0
 
     @classmethod
+    def denies(cls, options: Mapping[str, Any]) -> list[str]:
+        """Ports of the server whose packets it drops, like `tcp/23`."""
+        return []
+
+    @classmethod
     def http(cls, options: Mapping[str, Any]) -> list[int]:
         """Ports of the server at which it takes HTTP only."""
         return []

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -65,6 +66,11 @@ class Firewall(Bridge):
     passes: ClassVar[frozenset[str]] = frozenset({"vlan"})
     Options = FirewallOptions
     program: ClassVar[tuple[str, str] | None] = ("nft", "nftables")
+
+    @classmethod
+    def denies(cls, options: Mapping[str, Any]) -> list[str]:
+        """Those of its rules."""
+        return list(options.get("deny", []))
 
     def setup(self) -> None:
         """The bridge, and rules where frames come in: those of the family `bridge` are not asked in every

@@ -1,0 +1,74 @@
+"""Ports of a workload that a chain denies: told before the first trial, and by `verify` as not tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.cli.app import call
+from netdyno.errors import Error
+from netdyno.lab.workload import WORKLOADS
+from netdyno.switch.chain import reach
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.driver import DRIVERS
+
+from ..conftest import root
+
+TELNET = {"match": {"protocol": "tcp", "port": 23}, "chain": ["fw"], "blocked_by": "fw"}
+
+
+def firewall(*deny: str, **classes: Any) -> dict[str, Any]:
+    return {
+        "vnfs": {"fw": {"kind": "firewall", "options": {"deny": list(deny)}}}, "chain": ["fw"],
+        "classes": classes,
+    }  # fmt: skip
+
+
+def test_denied_ports_that_no_class_proves_are_named() -> None:
+    assert reach.unproven(checked(firewall("tcp/23", telnet=TELNET), "x")) == []
+    (said,) = reach.unproven(checked(firewall("tcp/23", "tcp/5201", telnet=TELNET), "x"))
+    assert said.startswith("fw denies tcp/5201: not tested") and "port 40007 only" in said
+    (said,) = reach.unproven(checked(firewall("udp/23", telnet=TELNET), "x"))
+    assert said.startswith("fw denies udp/23: not tested"), "a class of TCP says nothing of UDP"
+
+
+def test_workloads_of_iperf3_say_their_ports() -> None:
+    assert WORKLOADS["iperf3-tcp"].needs_ports == (("tcp", 5201),)
+    assert WORKLOADS["iperf3-udp"].needs_ports == (("tcp", 5201), ("udp", 5201))
+
+
+@root
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+def test_who_denies_a_port_is_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    monkeypatch.setattr(reach, "PATIENCE", 4.0)
+    with ChainLab(checked(firewall(f"{protocol}/5201"), "x")) as lab:
+        reach.probe_ports(lab, [("tcp", 5202), ("udp", 5202)], "x", "x")
+        with pytest.raises(Error) as wrong:
+            reach.probe_ports(lab, [(protocol, 5201)], "x", "x")
+        assert wrong.value.code == "ND-104-87"
+        assert wrong.value.what.endswith(f"{protocol}/5201, which x needs, passes the chain: fw denies it")
+
+
+@root
+def test_no_trial_is_measured_of_a_workload_that_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(reach, "PATIENCE", 2.0)
+    file = tmp_path / "denied.yaml"
+    file.write_text(json.dumps(firewall("tcp/5201")))
+    for words in (["run"], ["search", "--target", "1M"]):
+        assert call(["chain", words[0], str(file), *words[1:], "--set", "seconds=1"]) == 104
+        said = " ".join(capfd.readouterr().err.split())
+        assert "fw denies it" in said and "Remove tcp/5201 from `deny`" in said and "trial 1" not in said
+    assert call(["chain", "verify", str(file)]) == 0
+    assert "fw denies tcp/5201: not tested" in " ".join(capfd.readouterr().out.split())
