@@ -61,6 +61,9 @@ def compare(
     For two searches of `netdyno bench` it compares the loads found, goal by goal: they differ where their
     intervals do not overlap.
 
+    Target, load, duration and errors of both stand first; it warns where the targets differ. A run B that
+    delivered nothing is worse, whatever its metrics say.
+
         netdyno compare 20260101-120000-http-3f2a91 latest
         netdyno compare before/result.json after/result.json --fail
         netdyno compare before/result.json latest --html comparison.html
@@ -90,6 +93,18 @@ def compare(
 
 
 def _show(found: runs.RunDifferences) -> None:
+    both = found.subjects
+    sides = [
+        [side, run.id, run.name, one.target, one.load, one.time, f"{one.errors:,}"]
+        for (side, one), run in zip(both.items(), (found.a, found.b), strict=True)
+    ]
+    if any(one.target for one in both.values()):
+        console.table(SIDES, sides, right=SIDES[4:], spare=("name",))
+    if found.targets:
+        console.out().print(Text("the targets of A and B differ", style="bold yellow"), soft_wrap=True)
+    for side in found.silent:
+        said = f"{side} delivered nothing: all of it failed ({both[side].errors:,} errors)"
+        console.out().print(Text(said, style="bold red"), soft_wrap=True)
     if found.a.id == found.b.id:
         console.note(f"warning: both are the run {found.a.id}; there is nothing to compare")
     for name in found.invalid:
@@ -106,6 +121,7 @@ def _show(found: runs.RunDifferences) -> None:
         console.out().print(Text(conclusion(rows)), soft_wrap=True)
 
 
+SIDES = ("", "run", "name", "target", "load", "duration", "errors")
 HEADS = ("metric", "A", "B", "change", "interval of B − A", "detectable", "p (Holm)", "effect", "finding")
 SPARE = ("effect", "p (Holm)")
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from netdyno import paths
+from netdyno import paths, quantities
 from netdyno.cli import console, summary, values
 from netdyno.cli.verb import Verb, Verbs
 from netdyno.store import Row, Store, trusted
@@ -50,8 +50,8 @@ def list_(
     if as_json:
         console.document([asdict(row) for row in rows])
         return
-    heads = ("id", "kind", "trials", "verdict", "valid", "finding or folder")
-    console.table(heads, [_row(row) for row in rows])
+    heads = ("id", "kind", "target", "load", "p99", "trials", "verdict", "valid", "finding or folder")
+    console.table(heads, [_row(row) for row in rows], spare=("kind", "p99", "load"))
 
 
 def _row(row: Row) -> list[str | int | Text]:
@@ -60,7 +60,11 @@ def _row(row: Row) -> list[str | int | Text]:
     if row.state == "done" and row.kind != "run" and row.verdict == "none":
         verdict = Text("–", style="dim")
     folder = row.folder if Path(row.folder).exists() else "(gone)"
-    return [row.id, row.kind, row.trials, verdict, "yes" if row.valid else "no", row.finding or folder]
+    about = row.subject
+    return [
+        row.id, row.kind, about.target or "–", about.load, quantities.delay(about.p99) if about.p99 else "–",
+        row.trials, verdict, "yes" if row.valid else "no", row.finding or folder,
+    ]  # fmt: skip
 
 
 @app.command(cls=Verb)

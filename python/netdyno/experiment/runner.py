@@ -28,6 +28,7 @@ from netdyno.experiment.trial import DaemonMeasurer
 from netdyno.experiment.verdict import judge_all
 from netdyno.experiment.view import Live, Plan
 from netdyno.report.network import FILE as NETWORKS
+from netdyno.stats.subject import of_profiles
 from netdyno.store import Store
 from netdyno.system import environment
 from netdyno.system.interrupt import Interrupts
@@ -93,7 +94,7 @@ class ExperimentRun:
         _write_profiles(folder, found)
         self.live = events = EventFile(folder / EVENTS, self.live)
         if self.store:
-            self.store.begin(result, folder)
+            self.store.begin(result, folder, of_profiles(one.profile for one in found.values()))
         self.live.log(f"run {identity}")
         flows = _Table(folder / "flows.csv")
         try:

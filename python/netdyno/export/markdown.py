@@ -131,6 +131,16 @@ def comparison(found: RunDifferences) -> str:
     if found.invalid:
         lines[0] = f"## netdyno {text(found.b.name)}: no comparison, a run is invalid"
         lines += [f"Invalid: {', '.join(text(one) for one in found.invalid)}", ""]
+    both = found.subjects
+    if any(one.target for one in both.values()):
+        sides = [
+            [side, run.name, one.target, one.load, one.time, f"{one.errors:,}"]
+            for (side, one), run in zip(both.items(), (found.a, found.b), strict=True)
+        ]
+        lines += [*table(["", "name", "target", "load", "duration", "errors"], sides), ""]
+    if found.targets:
+        lines += ["The targets of A, the baseline, and B differ.", ""]
+    lines += [line for side in found.silent for line in (f"{side} delivered nothing: all of it failed.", "")]
     if found.environment:
         lines += [f"The environments differ in {', '.join(text(one) for one in found.environment)}.", ""]
     for name, (first, second) in found.loads.items():

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from netdyno.stats.metric import GroupMetric
 from netdyno.stats.runs import loads
 from netdyno.stats.searches import FoundChange
 from netdyno.stats.searches import document as document_of
+from netdyno.stats.subject import Subject, subject
 from netdyno.stats.unpaired import Difference
 
 OURS = ("ns", "ratio", "/s", "count")
@@ -107,7 +108,8 @@ def build(
     if legs:
         values = _values(legs)
         downloads.append(Download("repetitions.csv", "text/csv", values, M("each metric in each repetition")))
-    facts = [(M("A"), a.id), (M("Started"), when(a.started)), (M("B"), b.id), (M("Started"), when(b.started))]
+    about = {"A": subject(a), "B": subject(b)}
+    facts = [*_facts(M("A"), a, about["A"]), *_facts(M("B"), b, about["B"])]
     apart = _apart(a, b, legs)
     state, verdict, lead = (
         _verdict_of_searches(edges, bool(invalid))
@@ -117,6 +119,12 @@ def build(
     if apart and not invalid:
         state, verdict = "invalid", M("Not comparable")
         lead = M("The intended loads of A and B differ, so neither run is ranked.")
+    silent = [side for side, one in about.items() if one.silent]
+    if silent == ["B"] and not invalid:
+        state, verdict, lead = "fail", M("Worse"), M("{run} delivered nothing: all of it failed.", run="B")
+    elif silent and not invalid:
+        state, verdict = "invalid", M("Not comparable")
+        lead = M("{run} delivered nothing: all of it failed.", run=silent[0])
     name = f"{a.name} / {b.name}" if a.name != b.name else a.name
     return Runs(
         name,
@@ -128,9 +136,40 @@ def build(
         charts,
         downloads,
         sides,
-        [*apart, *_notices(a, b, invalid, differences)],
+        [*apart, *_notices(a, b, invalid, differences), *_differing(about)],
         _searches(edges) if edges else None,
     )
+
+
+def _facts(side: Msg, run: Result, about: Subject) -> list[tuple[Msg, str]]:
+    """What a run is about, beside its id."""
+    found = [(side, run.id), (M("Started"), when(run.started))]
+    if about.target:
+        found.append((M("Target"), about.target))
+    if about.rate is not None:
+        found.append((M("Load"), units.rate(about.rate)))
+    if about.devices:
+        found.append((M("Devices"), units.count(about.devices)))
+    if about.duration:
+        found.append((M("Duration"), units.exact(units.seconds(about.duration))))
+    return found
+
+
+def _differing(about: Mapping[str, Subject]) -> list[Msg]:
+    """That two servers are compared, and what failed."""
+    a, b = about["A"].target, about["B"].target
+    said = (
+        [M("The targets differ: A loads {a}, B loads {b}.", a=Data(a), b=Data(b))]
+        if a and b and a != b
+        else []
+    )
+    if about["A"].errors == about["B"].errors:
+        return said
+    return said + [
+        M("{run}: {n} errors.", run=side, n=units.count(one.errors))
+        for side, one in about.items()
+        if one.errors
+    ]
 
 
 def _apart(a: Result, b: Result, legs: LegPairs) -> list[Msg]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from netdyno.core import models
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import Error
 from netdyno.stats import searches, unpaired
 from netdyno.stats.metric import GroupMetric, all_of
 from netdyno.stats.searches import FoundChange
+from netdyno.stats.subject import Subject, intended_loads, subject
 from netdyno.stats.unpaired import Difference
 from netdyno.system import environment
 
@@ -41,8 +41,26 @@ class RunDifferences:
         return list(dict.fromkeys(one.id for one in (self.a, self.b) if not one.valid))
 
     @property
+    def subjects(self) -> dict[str, Subject]:
+        """What A and B are about."""
+        return {"A": subject(self.a), "B": subject(self.b)}
+
+    @property
+    def targets(self) -> tuple[str, str] | None:
+        """Of A and B, where they differ."""
+        a, b = (one.target for one in self.subjects.values())
+        return (a, b) if a and b and a != b else None
+
+    @property
+    def silent(self) -> list[str]:
+        """Sides on which all failed and nothing was delivered: nothing can be said of their delays."""
+        return [side for side, one in self.subjects.items() if one.silent]
+
+    @property
     def worse(self) -> bool:
         """Whether B is worse in anything."""
+        if self.silent == ["B"]:
+            return True
         same = {name: rows for name, rows in self.legs.items() if name not in self.loads}
         in_metrics = any(one.better is False for rows in same.values() for one in rows)
         return in_metrics or any(one.better is False for one in self.searches)
@@ -52,6 +70,7 @@ class RunDifferences:
         return {
             "a": self.a.id, "b": self.b.id, "level": self.level, "environment": list(self.environment),
             "invalid": self.invalid, "loads": {name: list(both) for name, both in self.loads.items()},
+            "subjects": {side: asdict(one) for side, one in self.subjects.items()}, "silent": self.silent,
             "legs": {name: [asdict(one) for one in rows] for name, rows in self.legs.items()},
             "searches": [searches.document(one) for one in self.searches],
         }  # fmt: skip
@@ -94,7 +113,7 @@ APART = 0.05
 
 def loads(a: Leg, b: Leg) -> tuple[str, str] | None:
     """The intended loads of two legs in words, where they differ, in rate or devices."""
-    x, y = _load(a), _load(b)
+    x, y = intended_loads(a), intended_loads(b)
     if not x or not y or x.keys() != y.keys():
         return None
     different = [
@@ -103,30 +122,6 @@ def loads(a: Leg, b: Leg) -> tuple[str, str] | None:
         if devices != y[name][0] or abs(rate - y[name][1]) > APART * max(rate, y[name][1])
     ]
     return (_load_text(x, different), _load_text(y, different)) if different else None
-
-
-def _load(leg: Leg) -> dict[str, tuple[int, float]]:
-    """By group its devices, and what was intended per second: 0 of loads without a schedule."""
-    found = {}
-    for group in leg.summary.groups:
-        flows, messages = (
-            rate.mean if (rate := group.rates.get(name)) else 0.0
-            for name in ("flows_intended", "messages_intended")
-        )
-        paced = flows or (messages if _scheduled(leg, group.name) else 0.0)
-        found[group.name] = (group.devices, paced)
-    return found
-
-
-def _scheduled(leg: Leg, name: str) -> bool:
-    """Whether messages fall due by a clock, and not when the last is answered."""
-    profile = leg.repetitions[0].profile if leg.repetitions else {}
-    for group in profile.get("groups") or [] if isinstance(profile, Mapping) else []:
-        if group.get("name") == name:
-            model, given = models.of_group(group)
-            interval = given.get(model.quick.interval) if model.quick else None
-            return bool(given.get("rate")) or interval not in (None, 0, "0s", "0ns")
-    return False
 
 
 def _load_text(load: Mapping[str, tuple[int, float]], names: Sequence[str]) -> str:

@@ -46,5 +46,8 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'run';
     ALTER TABLE runs ADD COLUMN finding TEXT NOT NULL DEFAULT '';
     """,
+    """
+    ALTER TABLE runs ADD COLUMN subject TEXT NOT NULL DEFAULT '';   -- JSON of netdyno.stats.subject
+    """,
 )
 """Version n of the schema is what the first n entries make."""

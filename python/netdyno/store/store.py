@@ -14,8 +14,8 @@ import sqlite3
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,6 +24,7 @@ from netdyno import files, paths, reading
 from netdyno.core.result import Leg, Repetition, Result
 from netdyno.errors import Error
 from netdyno.stats.metric import all_of
+from netdyno.stats.subject import Subject, subject
 from netdyno.store.schema import MIGRATIONS
 from netdyno.system import proc
 
@@ -50,6 +51,8 @@ class Row:
     kind: str = "run"
     finding: str = ""
     """What came of a study."""
+    subject: Subject = field(default_factory=Subject)
+    """Target, load and duration."""
 
 
 class Store:
@@ -69,16 +72,17 @@ class Store:
             self._db.execute("PRAGMA foreign_keys = ON")
             self._migrate()
 
-    def begin(self, result: Result, folder: Path) -> None:
-        """A run begins."""
+    def begin(self, result: Result, folder: Path, about: Subject | None = None) -> None:
+        """A run begins; `about`: what it is to measure."""
         owner = f"{os.getpid()} {proc.start_time(os.getpid())}"
         with self._change() as db:
             db.execute(
                 "INSERT INTO runs (id, kind, name, started, state, verdict, owner, folder, environment, "
-                "document) VALUES (?, ?, ?, ?, 'running', 'none', ?, ?, ?, ?)",
+                "document, subject) VALUES (?, ?, ?, ?, 'running', 'none', ?, ?, ?, ?, ?)",
                 (
                     result.id, result.kind, result.name, result.started, owner, _path_key(folder.absolute()),
                     json.dumps(result.environment), _pack(_skeleton(result)),
+                    json.dumps(asdict(about or subject(result))),
                 ),
             )  # fmt: skip
 
@@ -112,10 +116,10 @@ class Store:
         with self._change() as db:
             db.execute(
                 "UPDATE runs SET state = 'done', finished = ?, valid = ?, verdict = ?, environment = ?, "
-                "document = ?, finding = ? WHERE id = ?",
+                "document = ?, finding = ?, subject = ? WHERE id = ?",
                 (
                     result.finished, result.valid, result.verdict, json.dumps(result.environment),
-                    _pack(_skeleton(result)), result.finding, result.id,
+                    _pack(_skeleton(result)), result.finding, json.dumps(asdict(subject(result))), result.id,
                 ),
             )  # fmt: skip
 
@@ -138,7 +142,7 @@ class Store:
         """Runs, the latest first."""
         query = (
             "SELECT id, name, started, finished, state, valid, verdict, folder, owner, kind, finding, "
-            "(SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
+            "subject, (SELECT count(*) FROM trials WHERE run = runs.id) FROM runs "
             "ORDER BY started DESC, rowid DESC LIMIT ?"  # ids of one second are in no order
         )
         with (
@@ -147,17 +151,18 @@ class Store:
         ):
             return [
                 Row(
-                    r[0],
-                    r[1],
-                    r[2],
-                    r[3],
-                    _state(r[4], r[8]),
-                    bool(r[5]),
-                    r[6],
-                    r[11],
-                    os.fsdecode(r[7]),
-                    r[9],
-                    r[10],
+                    id=r[0],
+                    name=r[1],
+                    started=r[2],
+                    finished=r[3],
+                    state=_state(r[4], r[8]),
+                    valid=bool(r[5]),
+                    verdict=r[6],
+                    trials=r[12],
+                    folder=os.fsdecode(r[7]),
+                    kind=r[9],
+                    finding=r[10],
+                    subject=_subject(r[11]),
                 )
                 for r in found
             ]
@@ -375,6 +380,13 @@ def _pack(document: dict[str, Any]) -> bytes:
 
 def _unpack(packed: bytes) -> dict[str, Any]:
     return dict(json.loads(zlib.decompress(packed)))
+
+
+def _subject(text: str) -> Subject:
+    """What a run is about; of one from before there was such a column, or of a later version, nothing."""
+    with suppress(TypeError, ValueError):
+        return Subject(**json.loads(text or "{}"))
+    return Subject()
 
 
 def _state(state: str, owner: str) -> str:
