@@ -42,17 +42,23 @@ def test_workloads_of_iperf3_say_their_ports() -> None:
 
 
 @root
-@pytest.mark.parametrize("protocol", ["tcp", "udp"])
-def test_who_denies_a_port_is_named(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("workload", "passes", "denied"),
+    [("iperf3-tcp", "udp/5201", "tcp/5201"), ("iperf3-udp", "tcp/5202", "udp/5201")],
+)
+def test_who_denies_a_port_is_named(
+    workload: str, passes: str, denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if why := DRIVERS["ovs-netdev"].missing():
         pytest.skip(why)
     monkeypatch.setattr(reach, "PATIENCE", 4.0)
-    with ChainLab(checked(firewall(f"{protocol}/5201"), "x")) as lab:
-        reach.probe_ports(lab, [("tcp", 5202), ("udp", 5202)], "x", "x")
+    with ChainLab(checked(firewall(passes), "x")) as lab:
+        reach.probe_ports(lab, workload, "x")
+    with ChainLab(checked(firewall(denied), "x")) as lab:
         with pytest.raises(Error) as wrong:
-            reach.probe_ports(lab, [(protocol, 5201)], "x", "x")
+            reach.probe_ports(lab, workload, "x")
         assert wrong.value.code == "ND-104-87"
-        assert wrong.value.what.endswith(f"{protocol}/5201, which x needs, passes the chain: fw denies it")
+        assert wrong.value.what.endswith(f"{denied}, which {workload} needs, passes the chain: fw denies it")
 
 
 @root

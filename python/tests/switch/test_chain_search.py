@@ -89,6 +89,7 @@ def test_undecided_is_no_failure(
     monkeypatch.setattr(searching, "ChainLab", lambda *_, **__: nullcontext(SimpleNamespace(switch=NAMED)))
     monkeypatch.setattr(searching, "proven", lambda *_: SimpleNamespace(directions=[], tunnel=None))
     monkeypatch.setattr(searching, "probe_paths", lambda *_: None)
+    monkeypatch.setattr(searching, "probe_ports", lambda *_: None)
     monkeypatch.setattr(searching, "bench_of", lambda *_: nullcontext(None))
     monkeypatch.setattr(searching, "_trials", lambda *_: [seen(1.0), seen(2.0)])
     monkeypatch.setattr(searching, "bisect", lambda there, measure: [measure(n) for n in there[:2]])

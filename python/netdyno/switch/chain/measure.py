@@ -12,7 +12,6 @@ from netdyno.experiment import arms, entry
 from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
-from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.observation import Metric
 from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
@@ -103,9 +102,7 @@ def measure(
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
-            probe_ports(
-                lab, WORKLOADS[request.bench.workload].needs_ports, request.bench.workload, request.name
-            )
+            probe_ports(lab, request.bench.workload, request.name)
             with bench_of(lab, request.bench) as bench:
                 found = arms.measure_blocks(
                     kept.record, bench, every_arm, count, request.seed, progress=progress

@@ -6,9 +6,10 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from netdyno.errors import Error
+from netdyno.lab.workload import WORKLOADS
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
@@ -24,9 +25,9 @@ AGAIN = 0.2
 KIND = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}
 
 
-def probe_ports(lab: ChainLab, needed: Sequence[tuple[str, int]], workload: str, name: str) -> None:
+def probe_ports(lab: ChainLab, workload: str, name: str) -> None:
     """Connect, or send datagrams, to each port that a workload needs. Raises Error where nothing passes."""
-    for protocol, port in needed:
+    for protocol, port in WORKLOADS[workload].needs_ports:
         before = {host: vnf.denied() for host, vnf in lab.vnfs.items()}
         if _passes(lab, protocol, port):
             continue

@@ -12,7 +12,6 @@ from netdyno.errors import Error
 from netdyno.experiment import entry
 from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
-from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.estimate import mean, t_half_width, t_interval
 from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec, workload
@@ -165,9 +164,7 @@ def search(
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
-            probe_ports(
-                lab, WORKLOADS[request.bench.workload].needs_ports, request.bench.workload, request.name
-            )
+            probe_ports(lab, request.bench.workload, request.name)
             bench = stack.enter_context(bench_of(lab, request.bench))
             seen: dict[int, list[Observation]] = {}
 
