@@ -58,6 +58,7 @@ CODES: dict[str, str] = {
     "ND-91-29": "A device under test stopped answering during a search",
     "ND-91-30": "A device under test answered at no load of a search",
     "ND-91-31": "A SIP server cannot be reached",
+    "ND-91-32": "The daemon, or an agent, answered something that is not valid",
     "ND-91-40": "A virtual switch ended, or does not answer",
     "ND-91-41": "A part of a service chain ended",
     "ND-91-42": "A controller of a switch ended, or cannot program it",
@@ -264,8 +265,8 @@ _LINE = re.compile(r" \(line \d+ column \d+\)")
 def placed(finding: Mapping[str, Any]) -> dict[str, Any]:
     """A finding of the core about a document that we wrote for it: its lines are not those of the file."""
     plain: dict[str, Any] = {**finding, "what": _LINE.sub("", str(finding.get("what") or ""))}
-    if "all" in plain:
-        plain["all"] = [placed(one) for one in plain["all"]]
+    if isinstance(several := plain.get("all"), list | tuple):
+        plain["all"] = [placed(one) for one in several if isinstance(one, Mapping)]
     return plain
 
 

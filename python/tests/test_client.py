@@ -298,3 +298,39 @@ def test_an_address_is_a_path_or_tcp_with_a_token(monkeypatch: pytest.MonkeyPatc
     assert (address.token, address.remote) == ("0123456789abcdef", True)
     assert "0123" not in repr(address)
     assert "0123" not in str(address)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (b'"result": {"time": NaN}', "ND-91-21", "it sends NaN, which is no number"),
+        (b'"result": {"time": 1e999}', "ND-91-21", "it sends 1e999, which is no number"),
+        (b'"result": {"elapsed": 1' + b"0" * 400 + b"}", "ND-91-21", "a whole number of 401 digits"),
+        (b'"result": {"state": 5}', "ND-91-32", "its answer to run.status is not valid: state"),
+        (b'"result": [1]', "ND-91-32", "its answer to run.status is not valid"),
+        (b'"error": ["x"]', "ND-91-32", "it is no error of JSON-RPC"),
+        (b'"error": {"code": "abc", "message": 1}', "ND-91-32", "it is no error of JSON-RPC"),
+        (b'"error": {"code": 1, "message": "m", "data": {"code": "X", "all": 5}}', "ND-91-24", "m"),
+    ],
+)
+def test_an_answer_that_is_none_is_an_error_of_its_own(
+    tmp_path: Path, answer: bytes, code: str, said: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+
+        def serve() -> None:
+            with server.accept()[0] as one:
+                one.recv(65536)
+                one.sendall(b'{"jsonrpc": "2.0", "id": 1, ' + answer + b"}\n")
+                # until the client hangs up
+                one.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with Client(tmp_path / "s") as client, pytest.raises(Error) as e:
+            client.status()
+        thread.join(30)
+    assert e.value.code == code
+    assert said in e.value.what

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 from netdyno import escape
 from netdyno.cli.console import main_delay
 from netdyno.core import causes, load_unit, models
 from netdyno.core.wire import LoadUnit
+from netdyno.errors import Error
 from netdyno.experiment.view import SHORT, NullView, Plan
 from netdyno.quantities import delay
 
@@ -69,7 +70,9 @@ class PlainLines(NullView):
 
     def state(self, status: dict[str, Any]) -> None:
         """Changes of state."""
-        self.log(f"{status['state']}" + (f": {status['error']}" if status.get("error") else ""))
+        error = status.get("error")
+        said = str(Error.of(error)) if isinstance(error, Mapping) else str(error)
+        self.log(f"{status['state']}" + (f": {said}" if error else ""))
 
     def dut(self, name: str, cpu: float) -> None:
         """Kept for the next line."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import socket
@@ -17,9 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import Field, ValidationError
 
 from netdyno.core.address import Address
+from netdyno.core.model import Model
 from netdyno.core.wire import SeriesPoint, Status, TrialResult
 from netdyno.errors import Error, placed
 
@@ -28,6 +32,12 @@ HEARTBEAT = 1.0
 
 LONGEST = 1 << 30
 """Bytes of a line. A result with its whole series is one."""
+
+DIGITS = 20
+"""Of a whole number, its sign included: all of a 64-bit one."""
+
+INVALID = "ND-91-32"
+"""An answer that is not what the method answers."""
 
 _RPC_CODES = {
     -32001: "ND-92-36",
@@ -40,6 +50,33 @@ _RPC_CODES = {
     -32601: "ND-104-28",
     -32602: "ND-104-28",
 }
+
+
+M = TypeVar("M", bound=Model)
+
+
+class FlowsPage(Model):
+    """An answer to `run.flows`."""
+
+    flows: list[list[Any]]
+    total: int = Field(ge=0)
+
+
+def invalid(method: str, why: str, at: str = "") -> Error:
+    """That an answer is not what the method answers."""
+    fix = "Check which program answers there, and that its version is that of netdyno"
+    return Error(INVALID, f"its answer to {method} is not valid: {why}", at=at, fix=fix)
+
+
+def checked(model: type[M], answer: Any, method: str, at: str = "") -> M:
+    """An answer as its type. Raises `ND-91-32` where it does not fit."""
+    try:
+        return model.model_validate(answer)
+    except ValidationError as e:
+        first = e.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part)[:80] for part in first["loc"])
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise invalid(method, f"{place}: {message}" if place else message, at) from e
 
 
 @dataclass(frozen=True)
@@ -178,7 +215,7 @@ class Client:
         if isinstance(reply, Error):
             raise reply
         if "error" in reply:
-            raise _error(method, reply["error"])
+            raise _error(method, reply["error"], self.path)
         return reply.get("result")
 
     def acquire(self) -> None:
@@ -205,21 +242,22 @@ class Client:
 
     def status(self) -> Status:
         """Where the run is."""
-        return Status.model_validate(self.call("run.status"))
+        return checked(Status, self.call("run.status"), "run.status", self.path)
 
     def result(self) -> TrialResult:
         """What the trial found."""
-        return TrialResult.model_validate(self.call("run.result", timeout=max(self.timeout, 60.0)))
+        answer = self.call("run.result", timeout=max(self.timeout, 60.0))
+        return checked(TrialResult, answer, "run.result", self.path)
 
     def flows(self, page: int = 10_000) -> Iterator[list[Any]]:
         """The per-device summary, row by row."""
         offset = 0
         while True:
             answer = self.call("run.flows", offset=offset, limit=page)
-            rows = answer["flows"]
-            yield from rows
-            offset += len(rows)
-            if not rows or offset >= answer["total"]:
+            told = checked(FlowsPage, answer, "run.flows", self.path)
+            yield from told.flows
+            offset += len(told.flows)
+            if not told.flows or offset >= told.total:
                 return
 
     def close(self) -> None:
@@ -266,7 +304,9 @@ class Client:
                 while line := lines.readline(LONGEST):
                     if not line.endswith(b"\n"):
                         raise ValueError(f"it sends a line cut short, or of more than {LONGEST:,} bytes")
-                    message = json.loads(line)
+                    message = json.loads(
+                        line, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
+                    )
                     if not isinstance(message, dict):
                         raise ValueError("it sends what is no JSON-RPC")
                     self._sort(message)
@@ -299,13 +339,29 @@ class Client:
 
 
 def typed(sample: dict[str, Any]) -> SeriesPoint:
-    """A sample as the model has it."""
-    return SeriesPoint.model_validate(sample)
+    """A sample as the model has it. Raises `ND-91-32` where it does not fit."""
+    return checked(SeriesPoint, sample, "stats.sample")
 
 
-def _error(method: str, error: dict[str, Any]) -> Error:
+def _no_number(text: str) -> float:
+    raise ValueError(f"it sends {text[:40]}, which is no number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _whole(text: str) -> int:
+    if len(text) > DIGITS:
+        raise ValueError(f"it sends a whole number of {len(text):,} digits")
+    return int(text)
+
+
+def _error(method: str, error: Any, at: str) -> Error:
+    if not isinstance(error, dict) or type(number := error.get("code", 0)) is not int:
+        return invalid(method, "error: it is no error of JSON-RPC", at)
     data = error.get("data")
-    number = int(error.get("code", 0))
     if isinstance(data, dict) and data.get("code"):
-        return Error.of(placed({"what": error.get("message"), **data}))
+        return Error.of(placed({**data, "what": str(data.get("what") or error.get("message") or "failed")}))
     return Error(_RPC_CODES.get(number, "ND-91-24"), str(error.get("message", "failed")), at=method)

@@ -13,6 +13,7 @@ from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.core.mtls import Identity
 from netdyno.errors import Error
+from netdyno.fleet import answers
 from netdyno.fleet.agents import Agent, Offset, measured
 from netdyno.fleet.hosts import CERTIFICATES, HostSpec
 from netdyno.system.journal import Journal
@@ -30,7 +31,7 @@ class Secure:
 
     def offset(self, client: Client) -> Offset:
         """What the agent says of its clock."""
-        return measured(lambda: float(client.call("core.clock", timeout=WAIT)["time"]))
+        return measured(lambda: answers.clock(client.call("core.clock", timeout=WAIT)))
 
     def close(self) -> None:
         """Nothing to do: the connection is the client's."""
@@ -94,13 +95,12 @@ class ByAddress:
     def _about(agent: Agent) -> dict[str, Any]:
         try:
             with Client(_way(agent).address, timeout=WAIT) as client:
-                about: dict[str, Any] = client.call("core.describe")
+                return answers.about(client.call("core.describe"), client.path)
         except Error as e:
             if e.code != "ND-91-21":
                 raise
             fix = "Start it with `netdynod --mtls HOST:PORT --identity FOLDER`; name its port with `port:`"
             raise Error("ND-92-90", e.what.replace("daemon", "agent"), at=e.at, fix=fix) from e
-        return about
 
 
 def _agent(host: HostSpec) -> Agent:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from netdyno import paths
-from netdyno.core import redaction
+from netdyno.core import defaults, redaction
 from netdyno.core.address import Address
 from netdyno.core.client import Subscription
 from netdyno.core.wire import Status, TrialResult
@@ -28,6 +28,7 @@ from netdyno.fleet.links import Links, connect_all
 from netdyno.fleet.orphan import RunNote
 from netdyno.fleet.steer import Methods, SteeringSocket
 from netdyno.system.journal import Journal, journal
+from netdyno.units import seconds
 
 LEAD, LEAD_EACH = 0.5, 0.01
 """Seconds from now to the common start, and more of them for each that one process tells: all must be told
@@ -50,6 +51,7 @@ class FleetClient:
         self._profile: dict[str, Any] = {}
         self._groups: list[dict[str, Any]] = []
         self._at = 0.0
+        self._phases: dict[str, float] = {}
         self._noted = False
         self._capture = Path()
         self._steering = ExitStack()
@@ -100,12 +102,15 @@ class FleetClient:
         return self._links.status()
 
     def result(self) -> TrialResult:
-        """What the hosts that are left measured, merged. Raises when there is none."""
+        """What the hosts that are left measured, merged. Raises when there is none.
+
+        With an error where a host was lost, which may be by its own result."""
         started = datetime.fromtimestamp(self._at, UTC).isoformat(timespec="milliseconds")
         found = self._links.result(self._profile, started.replace("+00:00", "Z"))
         absent = [{"name": name, "lost": error.what} for name, error in self._absent.items()]
         hosts = (found.model_extra or {})["hosts"] + absent
-        return TrialResult.model_validate(found.model_dump() | {"hosts": hosts})
+        error = self._links.failure.as_dict() if self._links.failure else found.error
+        return TrialResult.model_validate(found.model_dump() | {"hosts": hosts, "error": error})
 
     def flows(self) -> Iterator[list[Any]]:
         """The summary of each device; devices are numbered through all hosts."""
@@ -177,6 +182,8 @@ class FleetClient:
 
     def _load(self, profile: dict[str, Any], **more: Any) -> dict[str, Any]:
         self._profile = profile
+        phases = defaults.filled(profile, "phases") | (more.get("trial") or {})
+        self._phases = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
         shards = shard.shards(profile, [host.part for host in self._hosts])
         for host, one in zip(self._hosts, shards, strict=True):
             host.shard = one
@@ -198,7 +205,7 @@ class FleetClient:
         links = self._links.active
         told = len(links) + max((_told(link) for link in links), default=0)
         self._at = time.time() + LEAD + LEAD_EACH * told
-        self._links.start(self._at)
+        self._links.start(self._at, sum(self._phases.values()), self._phases["drain"])
         self._noted = True
         orphan.note(self._fleet, self._note())
         return self.status().model_dump()

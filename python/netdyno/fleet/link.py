@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,8 +12,9 @@ from typing import Any, Protocol
 
 from netdyno.core.client import Client
 from netdyno.core.result import CaptureReport
-from netdyno.core.wire import Status, TrialResult
+from netdyno.core.wire import SeriesPoint, Status, TrialResult
 from netdyno.errors import Error
+from netdyno.fleet import answers
 from netdyno.fleet.agents import Agent, Connection
 from netdyno.fleet.captures import HostCapture
 from netdyno.fleet.host import LOST, Host, lost, named
@@ -24,6 +26,8 @@ PATIENCE = 15.0
 """Seconds for a run to end of which the lease has ended."""
 SILENCE = 10.0
 """Seconds without an answer to a heartbeat after which a host is lost: its own lease has ended by then."""
+OVERDUE = 30.0
+"""Seconds that a host may need for a run beyond its phases; then it is lost, though its heart beats."""
 Rates = Mapping[str, Mapping[str, Any]]
 """Rates that are asked for, by group."""
 Notes = Mapping[str, Mapping[str, Any]]
@@ -38,6 +42,8 @@ class Link(Protocol):
     lost: Error | None
     elapsed: float
     """Seconds of the run that it has told."""
+    overdue: float
+    """Seconds that it may need for a run beyond its phases."""
 
     @property
     def name(self) -> str:
@@ -50,8 +56,11 @@ class Link(Protocol):
     def load(self, **more: Any) -> dict[str, Any]:
         """Give each host its shard."""
 
-    def start(self, at: float) -> None:
-        """Begin at this time of our clock, by each host's own."""
+    def start(self, at: float, seconds: float, drain: float) -> None:
+        """Begin at this time of our clock, by each host's own; `seconds`: of all phases, with `drain`."""
+
+    def point(self, sample: Mapping[str, Any]) -> SeriesPoint:
+        """A sample that it sent. Raises `ND-91-32` where it is none."""
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
         """Ask each host for its share of other rates; the changes."""
@@ -82,6 +91,7 @@ class AgentLink:
         self.status = Status()
         self.lost: Error | None = None
         self.elapsed = 0.0
+        self.overdue = OVERDUE
         self._connection = connection
         self._capture: HostCapture | None = None
 
@@ -92,11 +102,17 @@ class AgentLink:
 
     def load(self, **more: Any) -> dict[str, Any]:
         """Its shard is a profile."""
-        loaded: dict[str, Any] = self.client.call("run.load", profile=self.hosts[0].shard.profile, **more)
-        self.hosts[0].run = str(loaded["run"])
+        shard = self.hosts[0].shard
+        answer = self.client.call("run.load", profile=shard.profile, **more)
+        loaded = answers.loaded(answer, shard.devices)
+        self.hosts[0].run = loaded["run"]
         return loaded
 
-    def start(self, at: float) -> None:
+    def point(self, sample: Mapping[str, Any]) -> SeriesPoint:
+        """Of its own groups alone."""
+        return answers.point(sample, self.hosts[0].shard.devices)
+
+    def start(self, at: float, seconds: float, drain: float) -> None:
         """Its clock is that much ahead of ours."""
         host = self.hosts[0]
         host.at = at + host.offset.seconds
@@ -118,13 +134,11 @@ class AgentLink:
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
         """Its share."""
-        told = self.client.call("run.rate", timeout=timeout, groups=shares[self.name])
-        changes: list[dict[str, Any]] = told["rates"]
-        return changes
+        return answers.changes(self.client.call("run.rate", timeout=timeout, groups=shares[self.name]))
 
     def result(self) -> TrialResult:
         """Its own; one that heard nothing from us is lost, too."""
-        found = self.client.result()
+        found = answers.part(self.client.result(), self.hosts[0].shard.devices)
         if found.stopped == "lease" and found.error is None:
             why = lost(self.name, "for more than 3 s: its agent heard nothing from us, and stopped")
             found.error = why.as_dict()
@@ -143,14 +157,15 @@ class AgentLink:
                 time.sleep(0.2)
             if status.run != run:
                 raise Error(LOST, "its agent has had another run since, or was started again")
-            found = self.client.result()
+            found = answers.part(self.client.result(), host.shard.devices)
         except Error as e:
             host.lost = lost(self.name, f"with what it measured: {e.what}")
             return None
         return TrialResult.model_validate(found.model_dump() | {"hosts": [host.report(found)]})
 
     def loss(self, why: Error) -> tuple[Error, dict[str, Error]]:
-        """The host's."""
+        """The host's; we hang up, so that an agent that still runs stops with its lease."""
+        threading.Thread(target=self.client.close, name=f"fleet-close-{self.name}", daemon=True).start()
         error = lost(self.name, f"after {self.elapsed:.1f} s of the run: {why.what}")
         return error, {self.name: error}
 
@@ -172,6 +187,7 @@ def connect(agent: Agent, token: str, notes: Journal) -> AgentLink:
         undo.callback(way.close)
         client = Client(way.address, silence=SILENCE)
         undo.callback(client.close)
-        host = Host(agent.host, client.call("core.describe"), way.offset(client))
+        about = answers.about(client.call("core.describe"), str(way.address))
+        host = Host(agent.host, about, way.offset(client))
         undo.pop_all()
     return AgentLink(client, way, host, agent)

@@ -6,7 +6,9 @@ Both the controller of a fleet and its relays speak with what is behind them in 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -16,12 +18,15 @@ from netdyno.core.wire import RateChange, SeriesPoint, Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet import merge, rates
 from netdyno.fleet.agents import Agent
+from netdyno.fleet.answers import GONE
 from netdyno.fleet.host import LOST, Host
 from netdyno.fleet.link import AgentLink, Link, Notes, Rates, connect
 from netdyno.fleet.sum import LiveSum
 from netdyno.system.journal import Journal
 
 STATES, PHASES = ("idle", "loaded", "running", "paused", "draining"), (None, "warmup", "measure", "drain")
+LOOK = 0.5
+"""Seconds between two looks whether a run is overdue."""
 AT_ONCE = 64
 """Connections that are asked at one time."""
 
@@ -40,7 +45,12 @@ class Links:
         self._on_lost = on_lost
         self._sum = LiveSum([])
         self._told = ""
-        self._closed = False
+        self._closed = threading.Event()
+        self._until = math.inf
+        """When the run is over by its phases, by the monotonic clock."""
+        self._drain = 0.0
+        self._paused: float | None = None
+        """Since when it is paused by us."""
 
     @property
     def hosts(self) -> list[Host]:
@@ -70,9 +80,10 @@ class Links:
             try:
                 found[link.name] = task.result()
             except Error as e:
-                if e.code in ("ND-91-21", "ND-91-22"):
+                if e.code in GONE:
                     self.lose(link, e)
-                else:
+                elif not _gone(link):
+                    # a relay without hosts has told of each
                     errors.append(link.named(e))
         if errors:
             raise errors[0]
@@ -82,7 +93,21 @@ class Links:
         """An order to all whose run is not over, since one that is takes none."""
         running = [link for link in self.left if not link.status.ended]
         answers = self.each(lambda link: link.client.call(method, timeout=timeout), running)
+        self._ordered(method)
         return next(iter(answers.values()), None)
+
+    def _ordered(self, method: str) -> None:
+        """When the run is over changes with what it is ordered to do."""
+        now = time.monotonic()
+        with self.lock:
+            if method == "run.pause" and self._paused is None:
+                self._paused = now
+            elif method == "run.resume" and self._paused is not None:
+                self._until += now - self._paused
+                self._paused = None
+            elif method == "run.stop":
+                self._until = min(self._until, now + self._drain)
+                self._paused = None
 
     def load(self, order: Sequence[str], **more: Any) -> dict[str, Any]:
         """Give each host its shard; all together answer as one, with groups in this order."""
@@ -98,11 +123,26 @@ class Links:
             "groups": [groups[name] for name in order if name in groups],
         }
 
-    def start(self, at: float) -> None:
-        """Begin everywhere at one time."""
-        self.each(lambda link: link.start(at), self.active)
+    def start(self, at: float, seconds: float, drain: float) -> None:
+        """Begin everywhere at one time a run whose phases take so long, draining included."""
+        self.each(lambda link: link.start(at, seconds, drain), self.active)
         if self.failure:
             raise self.failure
+        self._until, self._drain = time.monotonic() + max(0.0, at - time.time()) + seconds, drain
+        threading.Thread(target=self._deadline, name="fleet-deadline", daemon=True).start()
+
+    def _deadline(self) -> None:
+        """Hosts whose run does not end are lost, though they answer."""
+        while not self._closed.wait(LOOK):
+            with self.lock:
+                running = [link for link in self.left if not link.status.ended]
+                if not running:
+                    return
+                late = time.monotonic() - self._until if self._paused is None else -math.inf
+                for link in running:
+                    if late > link.overdue:
+                        what = f"its run is not over {link.overdue:g} s after the end of its phases"
+                        self.lose(link, Error("ND-91-22", what))
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None = None) -> list[dict[str, Any]]:
         """Other rates from now on, by host; the changes of all as one."""
@@ -198,6 +238,7 @@ class Links:
         if self.failure is not None:
             return
         self.failure = error
+        self._ordered("run.stop")
 
         def stop(link: Link) -> None:
             with contextlib.suppress(Error):
@@ -209,23 +250,24 @@ class Links:
 
     def close(self) -> None:
         """Hang up everywhere."""
-        self._closed = True
+        self._closed.set()
         for link in self.links:
             link.close()
 
     def _pump(self, link: Link, events: Subscription) -> None:
         """Take what one tells until its run is over."""
         try:
-            for event in events:
+            while not (link.lost or link.status.ended or self._closed.is_set()):
+                event = events.next(1.0)
                 with self.lock:
-                    if event.sample:
-                        point = SeriesPoint.model_validate(event.sample)
+                    if event and event.sample:
+                        point = link.point(event.sample)
                         link.elapsed = point.elapsed
                         self._tell(self._sum.add(link.name, point))
-                    if event.status:
+                    if event and event.status:
                         self._state(link, event.status)
         except Error as e:
-            if not self._closed:
+            if not self._closed.is_set():
                 self.lose(link, e)
 
     def _tell(self, points: list[SeriesPoint]) -> None:

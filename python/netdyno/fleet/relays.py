@@ -18,11 +18,12 @@ from typing import Any
 
 from netdyno.core.address import Address
 from netdyno.core.client import Client
-from netdyno.core.wire import Status, TrialResult
+from netdyno.core.wire import SeriesPoint, Status, TrialResult
 from netdyno.errors import Error
+from netdyno.fleet import answers
 from netdyno.fleet.agents import Agent, Offset
 from netdyno.fleet.host import LOST, Host, lost
-from netdyno.fleet.link import SILENCE, Notes, Rates
+from netdyno.fleet.link import OVERDUE, SILENCE, Notes, Rates
 from netdyno.fleet.relay import LOST as TOLD_LOST
 from netdyno.fleet.shard import Shard
 from netdyno.system import journal as journals
@@ -83,6 +84,8 @@ class RelayLink:
         self.status = Status()
         self.lost: Error | None = None
         self.elapsed = 0.0
+        # it loses hosts of its own before
+        self.overdue = 1.5 * OVERDUE
         self.absent: dict[str, Error] = {}
         self._journal: Path | None = None
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the relay
@@ -140,9 +143,13 @@ class RelayLink:
             host.run = runs.get(host.name, "")
         return loaded
 
-    def start(self, at: float) -> None:
+    def start(self, at: float, seconds: float, drain: float) -> None:
         """Its clock is ours, and it knows those of its hosts."""
-        self.client.call("run.start", at=at)
+        self.client.call("run.start", at=at, seconds=seconds, drain=drain)
+
+    def point(self, sample: Mapping[str, Any]) -> SeriesPoint:
+        """A sum of points that it has checked."""
+        return answers.point(sample)
 
     def rate(self, shares: Mapping[str, Rates], timeout: float | None) -> list[dict[str, Any]]:
         """The shares of its hosts."""

@@ -20,7 +20,8 @@ from netdyno import paths
 from netdyno.core import daemon
 from netdyno.core.address import Address
 from netdyno.core.client import Client
-from netdyno.fleet import certificates
+from netdyno.errors import Error
+from netdyno.fleet import answers, certificates
 from netdyno.fleet.address import Secure
 from netdyno.fleet.agents import Agent, Connection, Offset, measured
 from netdyno.fleet.hosts import HostSpec
@@ -116,8 +117,8 @@ class Session:
         self._session.tell()
         said = self._session.line(timeout)
         try:
-            return float(said)
-        except ValueError:
+            return answers.clock({"time": said})
+        except Error:
             raise self._session.host.failed(f"its clock says {said[:80]!r}, and no number") from None
 
     def close(self) -> None:

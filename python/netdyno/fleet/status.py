@@ -8,6 +8,7 @@ from typing import Any
 
 from netdyno.core.client import Client
 from netdyno.errors import Error
+from netdyno.fleet import answers
 from netdyno.fleet.agents import Agent, Fleet
 from netdyno.fleet.launchers import connected
 from netdyno.system.journal import journal
@@ -29,7 +30,8 @@ def ask(fleet: Fleet) -> list[dict[str, Any]]:
         }  # fmt: skip
         try:
             with connected(agent, token, notes) as way, Client(way.address, timeout=PATIENCE) as client:
-                core, run, offset = client.call("core.describe"), client.status(), way.offset(client)
+                core = answers.about(client.call("core.describe"), client.path)
+                run, offset = client.status(), way.offset(client)
         except Error as e:
             return about | {"error": e.as_dict()}
         under_way = not run.ended and run.state != "idle"

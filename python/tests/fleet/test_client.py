@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from netdyno.core.client import Event, Subscription
-from netdyno.core.wire import Status, TrialResult
+from netdyno.core.wire import Counts, SeriesPoint, Status, TrialResult
 from netdyno.errors import Error
 from netdyno.fleet import client as module
 from netdyno.fleet import link
@@ -41,6 +41,12 @@ class Agents:
         self.events: dict[str, Subscription] = {}
         self.stopped: dict[str, str] = {}
         self.stop = threading.Event()
+        self.lies: dict[tuple[str, str], Any] = {}
+        """By host and method, what is answered in place of an answer."""
+        self.devices: dict[str, int] = {}
+        """As each has loaded them."""
+        self.changed: dict[str, Callable[[TrialResult], object]] = {}
+        """What is done to the result of one before it is told."""
         self.mute: set[str] = set()
         """Those that tell no summaries of devices."""
 
@@ -56,11 +62,14 @@ class Agents:
 
         def call(method: str, *, timeout: float | None = None, **params: Any) -> Any:
             self.asked.append((name, method, params))
+            if (name, method) in self.lies:
+                return self.lies[name, method]
             if method == "core.describe":
                 version = self.versions.get(name, "1.0")
                 return {"version": version, "cores": [0], "interfaces": []}
             if method == "run.load":
                 (group,) = params["profile"]["groups"]
+                self.devices[name] = group["devices"]
                 return {"run": name, "groups": [{"name": "web", "devices": group["devices"]}]}
             if method == "run.rate":
                 return {"rates": [{"t": 2.0, "group": "web", "of": "group", "rate": 20.0, "before": 10.0}]}
@@ -73,9 +82,11 @@ class Agents:
 
         def result() -> TrialResult:
             found = trial([1000, 2000], 2, stopped=self.stopped.get(name))
+            found.groups[0].devices = self.devices[name]
             if name in (at := self.started()):
                 began = datetime.fromtimestamp(at[name] + self.late.get(name, 0.0), UTC)
                 found.started = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            self.changed.get(name, lambda _: None)(found)
             return found
 
         def flows() -> Iterator[list[Any]]:
@@ -270,3 +281,132 @@ def test_a_host_that_is_silent_after_its_result_loses_no_result(agents: Agents) 
     assert list(one.flows()) == [["a", 0], ["a", 1], ["b", 0], ["c", 0], ["c", 1]]
     assert [line for line in said if "summaries of devices of b are not complete" in line]
     one.close()
+
+
+def _negative(found: TrialResult) -> None:
+    found.groups[0].measured.messages_sent = -5
+
+
+def _own_negative(found: TrialResult) -> None:
+    found.groups[0].total = Counts(responses_4xx=-5)
+
+
+def _renamed(found: TrialResult) -> None:
+    found.groups[0].name = "other"
+
+
+def _fewer(found: TrialResult) -> None:
+    found.groups[0].devices = 1
+
+
+def _unreadable(found: TrialResult) -> None:
+    found.groups[0].delays["response"].hdr = "AAAA"
+
+
+def _backwards(found: TrialResult) -> None:
+    found.phases.warmup = -5
+
+
+LIES: dict[str, tuple[Callable[[TrialResult], object], str]] = {
+    "none": (lambda found: found.groups.clear(), "devices none, and was given 2 of 'web'"),
+    "renamed": (_renamed, "2 of 'other', and was given 2 of 'web'"),
+    "twice": (lambda found: found.groups.append(found.groups[0]), "2 of 'web', 2 of 'web', and was given"),
+    "fewer": (_fewer, "1 of 'web', and was given 2 of 'web'"),
+    "negative": (_negative, "the count 'messages_sent' is negative"),
+    "own": (_own_negative, "the count 'responses_4xx' is negative"),
+    "histogram": (_unreadable, "a histogram"),
+    "phases": (_backwards, "their lengths are not possible"),
+    "started": (lambda found: setattr(found, "started", "yesterday"), "'yesterday' is no time"),
+    "series": (lambda found: found.series.append(SeriesPoint(t=-1.0)), "times that are not possible"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_result_that_is_not_a_hosts_part_loses_that_host_alone(agents: Agents, lie: str) -> None:
+    agents.changed["b"], said = LIES[lie]
+    one, events = running(agents)
+    for name in "abc":
+        agents.tell(name, "done")
+    assert ended(events).state == "done"
+    found = one.result()
+    assert found.error is not None
+    assert (found.error["code"], found.error["at"]) == ("ND-91-50", "b")
+    assert said in found.error["what"]
+    assert [bool(host["lost"]) for host in (found.model_extra or {})["hosts"]] == [False, True, False]
+    assert (found.groups[0].devices, found.groups[0].measured.messages_sent) == (4, 4)
+
+
+SAMPLES: dict[str, dict[str, Any]] = {
+    "text": {"t": "x"},
+    "nothing": {"t": 1.0, "dt": 0.0},
+    "group": {"t": 1.0, "groups": {"other": {}}},
+    "negative": {"t": 1.0, "groups": {"web": {"counts": {"messages_sent": -1}}}},
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_sample_that_is_none_loses_its_host_and_the_run_ends(agents: Agents, sample: str) -> None:
+    one, events = running(agents)
+    agents.events["b"].put(Event(sample=SAMPLES[sample]))
+    assert agents.stop.wait(30)
+    for name in "ac":
+        agents.tell(name, "done")
+    error = ended(events).error
+    assert (error["code"], error["at"]) == ("ND-91-50", "b")
+    assert "its answer to stats.sample is not valid" in error["what"]
+    assert one.result().groups[0].measured.messages_sent == 4
+
+
+def test_a_run_that_never_ends_on_a_host_loses_it(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "OVERDUE", 0.5)
+    one = FleetClient(fleet(), log=lambda _: None)
+    one.call("run.load", profile=PROFILE, trial={"warmup": "0s", "measure": "100ms", "drain": "0s"})
+    events = one.subscribe()
+    one.call("run.start")
+    for name in "ac":
+        agents.tell(name, "done")
+    # it goes on to say that it runs
+    agents.tell("b", "running", phase="measure")
+    error = ended(events).error
+    assert (error["code"], error["at"]) == ("ND-91-50", "b")
+    assert "its run is not over 0.5 s after the end of its phases" in error["what"]
+    assert one.result().groups[0].measured.messages_sent == 4
+    one.close()
+
+
+def test_a_run_that_is_paused_is_not_overdue(agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "OVERDUE", 0.0)
+    one = FleetClient(fleet())
+    one.call("run.load", profile=PROFILE, trial={"warmup": "0s", "measure": "100ms", "drain": "0s"})
+    events = one.subscribe()
+    one.call("run.start")
+    one.call("run.pause")
+    # longer than its phases, the lead and two looks
+    assert events.next(2.5) is None
+    one.call("run.resume")
+    # from then on it is
+    assert ended(events).error["code"] == "ND-91-50"
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        ("core.describe", {}),
+        ("core.describe", [1, 2]),
+        ("core.describe", {"version": "1.0\x1b[2J", "cores": [0]}),
+        ("core.describe", {"version": "1.0", "cores": list(range(5000))}),
+        ("core.describe", {"version": "1.0", "cores": [0], "interfaces": [{"addresses": ["here"]}]}),
+        ("run.load", None),
+        ("run.load", {}),
+        ("run.load", {"run": "r", "groups": [{"name": "web", "devices": 1}]}),
+    ],
+)
+def test_an_answer_that_is_none_names_its_host(agents: Agents, method: str, answer: Any) -> None:
+    agents.lies["b", method] = answer
+    with pytest.raises(Error) as e:
+        FleetClient(fleet()).call("run.load", profile=PROFILE)
+    assert (e.value.code, e.value.at) == ("ND-91-50", "b")
+    assert f"its answer to {method} is not valid" in e.value.what
+    # and may be done without
+    assert FleetClient(fleet(), tolerate=1).call("run.load", profile=PROFILE)["groups"][0]["devices"] >= 4
