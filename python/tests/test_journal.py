@@ -274,6 +274,19 @@ def test_after_a_boot_processes_are_not_touched(state: Path) -> None:
         sleeper.wait()
 
 
+def test_what_was_made_to_last_stays_where_only_runs_are_put_back(tmp_path: Path, state: Path) -> None:
+    brief, lasting = tmp_path / "nd-brief", tmp_path / "nd-lasting"
+    brief.touch()
+    lasting.touch()
+    entries = [{"seq": 1, "kind": "path", "path": str(brief)}]
+    entries.append({"seq": 2, "kind": "path", "path": str(lasting), "kept": True})
+    dead_journal(state, *entries)
+    assert app.call(["restore", "--runs"]) == 0
+    assert (brief.exists(), lasting.exists()) == (False, True)
+    assert app.call(["restore"]) == 0
+    assert not lasting.exists()
+
+
 def test_a_reused_pid_is_not_killed(state: Path) -> None:
     sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:

@@ -18,19 +18,24 @@ from netdyno.system.undo import FORCE
 from netdyno.systems import SYSTEMS
 
 Json = Annotated[bool, typer.Option("--json", help="Print {undone, failed, left, gone, damaged} as JSON.")]
+Runs = Annotated[
+    bool, typer.Option("--runs", help="Leave what was made to last: only what a run changed for itself.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Also restore values that others changed since.")]
 
 
-def restore(force: Force = False, as_json: Json = False) -> None:
-    """Undo what runs that were killed left, and `netdyno bind`: namespaces, processes, files, drivers.
+def restore(runs: Runs = False, force: Force = False, as_json: Json = False) -> None:
+    """Undo what runs that were killed left, and what was made to last: `netdyno bind`, `tune apply --keep`,
+    `fleet up`.
 
-    What belongs to runs that still go on is left alone. Every `netdyno run` does this first by itself, and
-    leaves what `netdyno bind` did. A kernel parameter that is not what netdyno had set any more is somebody
-    else's: it is left, and named, unless --force is given.
+    What belongs to runs that still go on is left alone. With --runs what was made to last stays; every
+    `netdyno run` does that first by itself. A kernel parameter that is not what netdyno had set any more is
+    somebody else's: it is left, and named, unless --force is given.
 
         sudo netdyno restore
     """
-    report_restored(replay(lambda _: True, force), as_json, "nothing was left behind")
+    wanted = journal.is_temporary if runs else lambda _: True
+    report_restored(replay(wanted, force), as_json, "nothing was left behind")
 
 
 def replay(wanted: Callable[[dict[str, Any]], bool], force: bool) -> ReplayReport:
