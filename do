@@ -217,6 +217,7 @@ verb_package() { # [deb|wheel|sdist|image] -- build a package for this distribut
         case $1 in
         --for) [ $# -gt 1 ] || die 104 "$usage" && release=$2 && shift 2 ;;
         deb | wheel | sdist | image) kind=$1 && shift ;;
+        -h | --help) verb_help | grep '^  package' && return ;;
         *) die 104 "$usage, not '$1'" ;;
         esac
     done

@@ -50,6 +50,15 @@ def commit_time() -> int:
     return int(text)
 
 
+def commit() -> str:
+    """The commit, abbreviated; nothing where `SOURCE_DATE_EPOCH` stands for it."""
+    if os.environ.get("SOURCE_DATE_EPOCH"):
+        return ""
+    return run(
+        "git", "-c", f"safe.directory={ROOT}", "-C", ROOT, "log", "-1", "--format=%h", "--abbrev=9"
+    ).strip()
+
+
 def write_sums(into: Path) -> None:
     """Checksums of all packages in a folder, as `sha256sum --check` reads them."""
     found = sorted({path for pattern in PACKAGES for path in into.glob(pattern)})

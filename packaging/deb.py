@@ -18,12 +18,13 @@ import py_compile
 import re
 import shutil
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import manual
 import sbom
-from common import ROOT, BuildError, commit_time, kernel_programs, run, write_sums
+from common import ROOT, BuildError, commit, commit_time, kernel_programs, run, write_sums
 
 BILL = "sbom.spdx.json"
 LIBRARY = Path("usr/lib/netdyno/python")
@@ -49,6 +50,18 @@ main()
 """
 
 
+BEFORE_REMOVAL = """\
+#!/bin/sh
+set -e
+# what is left would run without its programs
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl stop 'netdyno-*' netdynod.service || true
+fi
+if [ "$1" = remove ] && [ -d /var/lib/netdyno/journal ]; then
+    /usr/bin/netdyno restore --runs || true
+fi
+"""
+
 AFTER_REMOVAL = """\
 #!/bin/sh
 set -e
@@ -66,6 +79,14 @@ class Sources:
     version: str
     time: int
     """Seconds since 1970: the commit's."""
+    revision: str = ""
+    """The commit, abbreviated."""
+
+    @property
+    def debian_version(self) -> str:
+        """Of a later commit it is higher; the packages of one commit differ by distribution."""
+        made = time.strftime("%Y%m%d%H%M%S", time.gmtime(self.time))
+        return f"{self.version}+git{made}{'.' * bool(self.revision)}{self.revision}~{distribution()}"
 
 
 def put(root: Path, where: str, content: str | bytes, mode: int = 0o644) -> None:
@@ -79,6 +100,13 @@ def put(root: Path, where: str, content: str | bytes, mode: int = 0o644) -> None
 def packed(text: str | bytes) -> bytes:
     """Compressed, the same each time."""
     return gzip.compress(text.encode() if isinstance(text, str) else text, 9, mtime=0)
+
+
+def distribution(about: Path = Path("/etc/os-release")) -> str:
+    """Such as deb12 or ubuntu24.04: the distribution that the package is for."""
+    facts = dict(line.split("=", 1) for line in about.read_text().splitlines() if "=" in line)
+    name, number = (facts.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID"))
+    return {"debian": "deb"}.get(name, name) + number
 
 
 def distribution_python() -> tuple[int, int]:
@@ -152,7 +180,7 @@ def control(root: Path, sources: Sources, python: tuple[int, int], needs: list[s
     return "\n".join(
         [
             "Package: netdyno",
-            f"Version: {sources.version}",
+            f"Version: {sources.debian_version}",
             f"Architecture: {architecture}",
             "Maintainer: netdyno project <netdyno@example.org>",
             "Section: net",
@@ -196,6 +224,7 @@ def build(sources: Sources, into: Path) -> Path:
     root.mkdir(parents=True)
     fill(root, sources, python)
     put(root, "DEBIAN/control", control(root, sources, python, needs))
+    put(root, "DEBIAN/prerm", BEFORE_REMOVAL, 0o755)
     put(root, "DEBIAN/postrm", AFTER_REMOVAL, 0o755)
     sums = [
         f"{hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()}  {path.relative_to(root)}"
@@ -208,7 +237,7 @@ def build(sources: Sources, into: Path) -> Path:
             path.chmod(0o755)
         os.utime(path, (sources.time, sources.time), follow_symlinks=False)
     os.environ["SOURCE_DATE_EPOCH"] = str(sources.time)
-    name = f"netdyno_{sources.version}_{run('dpkg', '--print-architecture').strip()}.deb"
+    name = f"netdyno_{sources.debian_version}_{run('dpkg', '--print-architecture').strip()}.deb"
     run("dpkg-deb", "--root-owner-group", "-Zzstd", "-z15", "--build", root, into / name)
     shutil.copyfile(root / "usr/share/doc/netdyno" / BILL, into / f"{Path(name).stem}.spdx.json")
     shutil.rmtree(root)
@@ -226,7 +255,9 @@ def main() -> int:
     wanted = parser.parse_args()
     version = wanted.wheel.name.split("-")[1]
     try:
-        made = build(Sources(wanted.daemon, wanted.wheel, version, commit_time()), wanted.into)
+        # what others made here is readable whatever their mask says
+        os.umask(0o022)
+        made = build(Sources(wanted.daemon, wanted.wheel, version, commit_time(), commit()), wanted.into)
         write_sums(wanted.into)
     except BuildError as e:
         print(f"error: {e}", file=sys.stderr)

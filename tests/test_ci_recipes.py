@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -110,6 +111,27 @@ def test_the_gitlab_job_uploads_what_the_next_one_downloads(checkout: Path) -> N
     assert "jobs/artifacts/main/raw/report/result.json?job=load-test" in asked
     assert job["artifacts"]["paths"] == ["report"] and (checkout / "report/result.json").is_file()
     assert job["artifacts"]["reports"]["junit"] == "report/verdict.xml"
+
+
+def test_what_is_not_compared_or_not_measured_is_told(checkout: Path) -> None:
+    assert shell(checkout, "ci/load-test ci/load.yaml nothing.json report")[0] == 0
+    assert (
+        "Not compared: there is no baseline at `nothing.json`."
+        in (checkout / "report/summary.md").read_text()
+    )
+    netdyno = checkout / "bin/netdyno"
+    netdyno.write_text("#!/bin/sh\nexit 104\n")
+    assert shell(checkout, "ci/load-test ci/load.yaml nothing.json report")[0] == 104
+    assert "Not measured" in (checkout / "report/summary.md").read_text()
+    assert shell(checkout, "ci/load-test ci/load.yaml")[0] == 104
+
+
+def test_a_package_with_another_checksum_is_not_installed(checkout: Path) -> None:
+    install = steps()["Install netdyno"].replace("sudo ", "echo ").replace("/tmp/netdyno.deb", "netdyno.deb")
+    (checkout / "netdyno.deb").write_text("another")
+    assert shell(checkout, install, NETDYNO_DEB="x", NETDYNO_SHA256="0" * 64)[0] == 1
+    right = hashlib.sha256(b"another").hexdigest()
+    assert shell(checkout, install, NETDYNO_DEB="x", NETDYNO_SHA256=right)[0] == 0
 
 
 def test_what_github_keeps_is_what_it_downloads() -> None:

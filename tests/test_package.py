@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -138,3 +139,29 @@ def test_the_image_installs_the_package() -> None:
     # what `./do package image` gives, and a user and group as those of the Jobs of `fleet manifest`
     assert "ARG DEB\n" in lines
     assert f"USER {kubernetes.USER}:{kubernetes.USER}\n" in lines
+
+
+def test_each_package_has_a_version_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A later commit is an upgrade; those of one commit differ by distribution."""
+    monkeypatch.syspath_prepend(str(ROOT / "packaging"))
+    deb = importlib.import_module("deb")
+    about = tmp_path / "os-release"
+    about.write_text('NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n')
+    assert deb.distribution(about) == "ubuntu24.04"
+    about.write_text('ID=debian\nVERSION_ID="13"\n')
+    assert deb.distribution(about) == "deb13"
+    earlier, later = (
+        deb.Sources(Path(), Path(), "0.1.0", seconds, commit).debian_version
+        for seconds, commit in ((1_700_000_000, "ffffffff0"), (1_700_000_001, "000000000"))
+    )
+    assert earlier.startswith("0.1.0+git20231114221320.ffffffff0~")
+    subprocess.run(["dpkg", "--compare-versions", earlier, "lt", later], check=True)
+    subprocess.run(["dpkg", "--compare-versions", "0.1.0", "lt", earlier], check=True)
+    subprocess.run(["dpkg", "--compare-versions", earlier, "lt", "0.1.1"], check=True)
+
+
+def test_units_leave_what_was_made_to_last() -> None:
+    for unit in (ROOT / "packaging/units").glob("*.service"):
+        for line in unit.read_text().splitlines():
+            if "netdyno restore" in line:
+                assert line.endswith("netdyno restore --runs"), unit.name

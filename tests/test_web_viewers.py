@@ -232,7 +232,7 @@ PIPELINED = b"GET /assets/texts.json HTTP/1.1\r\nHost: %s\r\n\r\n" * 60
 def test_who_reads_no_answer_is_hung_up_on(run: MadeUpRun, door: Door) -> None:
     """Answers of which each is larger than what the kernel takes for one that does not read."""
     before, greedy = door.files(), []
-    host = "%s:%d" % door.place[:2]
+    host = f"{door.place[0]}:{door.place[1]}"
     for _ in range(100):
         one = socket.socket()
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
