@@ -254,7 +254,8 @@ class SwitchBench:
                     host: (network.namespace(host), f"{address}/24") for host, address in ADDRESSES.items()
                 }
                 self._remote = remote.in_place_of(
-                    self.spec.remote, hosts, self._macs, self.spec.host_mtu, workload(self.spec).programs,
+                    self.spec.remote, hosts, self._macs, self.spec.host_mtu,
+                    workload(self.spec).on_other_machines(),
                     self.notes, stack,
                 )  # fmt: skip
             self._stack = stack.pop_all()

@@ -23,6 +23,7 @@ from pydantic import Field, field_validator
 from netdyno import config
 from netdyno.config import Config
 from netdyno.errors import Error
+from netdyno.lab.workload import WORKLOADS
 from netdyno.lab.workload.base import Workload, deaf
 from netdyno.switch import lent
 from netdyno.switch.lent import SET_UP
@@ -274,7 +275,8 @@ def check(kind: type[Workload], hosts: Mapping[EndName, RemoteHost], endpoints: 
     for name, one in hosts.items():
         at = f"--{name}"
         if not kind.in_guests:
-            fix = "Use iperf3-tcp, iperf3-udp, stream or rfc2544, or leave it out"
+            there = ", ".join(name for name, one in WORKLOADS.items() if one.in_guests)
+            fix = f"Use one of {there}, or leave it out"
             what = f"the workload {kind.name} does not run on other machines"
             raise Error("ND-104-24", what, at=at, fix=fix)
         if name == "client" and kind.client_stays:

@@ -119,7 +119,9 @@ class Workload(ABC):
 
     def serve(self, site: Site) -> None:
         """Start what serves. On failure nothing of it is left."""
-        for program, package in self.programs.items():
+        # in a machine, servers of ours take the place of others
+        here = not (self.client_stays and site.guests[1])
+        for program, package in self.programs.items() if here else ():
             site.program(program, package)
         raise_file_limit()
         with contextlib.ExitStack() as stack:
@@ -130,6 +132,11 @@ class Workload(ABC):
     def in_machines(cls) -> list[str]:
         """Paths of the programs that virtual machines need. Raises Error where one is missing."""
         return [find(*one) for one in cls.programs.items()]
+
+    @classmethod
+    def on_other_machines(cls) -> list[str]:
+        """Names of the programs that other machines need."""
+        return list(cls.programs)
 
     @abstractmethod
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:

@@ -5,27 +5,33 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import socket
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from netdyno import paths
 from netdyno.core import models
-from netdyno.core.daemon import Daemon
+from netdyno.core.daemon import PROGRAM, Daemon, program
 from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings
+from netdyno.lab.dut.counting_server import CountingServer
 from netdyno.lab.dut.mosquitto import Mosquitto
 from netdyno.lab.dut.nginx import Nginx
+from netdyno.lab.dut.service import HttpService, MqttService
 from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_table
+from netdyno.lab.workload.iperf3 import listens
 from netdyno.stats.metric import GroupMetric as Name
 from netdyno.stats.observation import Metric
 
 WARMUP, DRAIN = 0.5, 2.0
 """Seconds."""
+SHARED = ("net_virtio_user", "net_memif")
+"""Devices that a switch connects to."""
 CONNECT = 3.0
 """Seconds of warm-up where a process has to come to a port that shares memory with it."""
 
@@ -47,8 +53,11 @@ class Core(Workload):
     """A load of one group by our daemon."""
 
     Options: ClassVar[type[Settings]] = OpenOptions
+    in_guests = True
+    client_stays = True
     from_fleet = True
     _fleet: Callable[[Callable[[str], None]], Any] | None = None
+    _ports: Sequence[Mapping[str, Any]] = ()
     delay: ClassVar[str]
     """Which delay of the model is told."""
     metrics = metric_table(
@@ -64,11 +73,26 @@ class Core(Workload):
         """What it loads."""
 
     @abstractmethod
+    def in_machine(self, site: Site) -> CountingServer:
+        """What it loads where the server is a machine: a command of our daemon."""
+
+    @classmethod
+    def in_machines(cls) -> list[str]:
+        """Our daemon, which serves there."""
+        return [str(program())]
+
+    @classmethod
+    def on_other_machines(cls) -> list[str]:
+        """The same, by its name."""
+        return [PROGRAM]
+
+    @abstractmethod
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """The group of the profile."""
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and a daemon on the client."""
+        self._ports = site.ports
         self._urls = self.serving(site, stack)
         self._fleet = site.fleet
         if site.fleet:
@@ -79,7 +103,12 @@ class Core(Workload):
         stack.callback(self._daemon.stop)
 
     def serving(self, site: Site, stack: contextlib.ExitStack) -> Mapping[str, str]:
-        """Start the server; its URLs by scheme."""
+        """Start the server, in its namespace or machine; its URLs by scheme."""
+        if guest := site.guests[1]:
+            made = self.in_machine(site)
+            tcp = next(port for kind, port in made.ports() if kind == socket.SOCK_STREAM)
+            guest.serve(made.command(), lambda text: listens(text, tcp), stack)
+            return made.urls()
         dut = self.dut(site)
         stack.callback(dut.teardown)
         dut.setup()
@@ -127,7 +156,17 @@ class Core(Workload):
         """What is run."""
         o = self.options
         group = {"name": "load", "devices": o.devices, **self.group(self._urls)}
-        return {"name": self.name, "seed": seed % (1 << 32), "phases": phases(o.seconds), "groups": [group]}
+        return self.over_its_ports({"name": self.name, "seed": seed % (1 << 32)}, group)
+
+    def over_its_ports(self, made: dict[str, Any], group: dict[str, Any]) -> dict[str, Any]:
+        """The profile of one group, from the DPDK ports that it has, if any."""
+        warmup = WARMUP
+        if self._ports:
+            made["transport"] = {"dpdk": {"ports": list(self._ports)}}
+            group["port"] = self._ports[0]["name"]
+            if any(one["device"].startswith(SHARED) for one in self._ports):
+                warmup = CONNECT
+        return {**made, "phases": phases(self.options.seconds, warmup), "groups": [group]}
 
 
 class HttpOpen(Core):
@@ -141,6 +180,10 @@ class HttpOpen(Core):
     def dut(self, site: Site) -> Dut:
         """nginx."""
         return Nginx(site.site_of("nginx"), {"sizes": (self.options.size,)})
+
+    def in_machine(self, site: Site) -> CountingServer:
+        """Our HTTP server."""
+        return HttpService(site.site_of("http"), {"size": self.options.size})
 
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """One request a flow."""
@@ -159,6 +202,10 @@ class MqttOpen(Core):
     def dut(self, site: Site) -> Dut:
         """Mosquitto."""
         return Mosquitto(site.site_of("mosquitto"))
+
+    def in_machine(self, site: Site) -> CountingServer:
+        """Our broker."""
+        return MqttService(site.site_of("mqtt"))
 
     def group(self, urls: Mapping[str, str]) -> dict[str, Any]:
         """Three messages a flow."""

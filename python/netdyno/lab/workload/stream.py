@@ -7,20 +7,19 @@ one way, as frames from the client's port to the server's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from netdyno.core.daemon import program
 from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Dut, Settings
+from netdyno.lab.dut.counting_server import CountingServer
 from netdyno.lab.dut.reflector import Reflector
 from netdyno.lab.workload import core
 from netdyno.lab.workload.base import Site, WorkloadResult, metric_table
-from netdyno.lab.workload.core import CONNECT, WARMUP, Core, phases
-from netdyno.lab.workload.iperf3 import listens
+from netdyno.lab.workload.core import Core
 from netdyno.stats.observation import Metric
 
 PORT = 8083
@@ -36,30 +35,24 @@ class StreamOpen(Core):
     delay = "round_trip"
     about = "datagrams at a rate to our own reflector and back, open loop; one way between two DPDK ports"
     needs_ports = (("udp", PORT),)
-    in_guests = True
-    client_stays = True
     over_ports = True
-    _ports: Sequence[Mapping[str, Any]] = ()
-
-    @classmethod
-    def in_machines(cls) -> list[str]:
-        """Our daemon, which reflects."""
-        return [str(program())]
 
     def dut(self, site: Site) -> Dut:
         """Our reflector."""
+        return self._reflector(site)
+
+    def in_machine(self, site: Site) -> CountingServer:
+        """The same."""
+        return self._reflector(site)
+
+    def _reflector(self, site: Site) -> Reflector:
         return Reflector(site.site_of("reflector"), {"udp": PORT, "tcp": PORT})
 
     def serving(self, site: Site, stack: contextlib.ExitStack) -> Mapping[str, str]:
-        """A reflector in the server's namespace or machine; none where both ports are the generator's."""
-        self._ports = site.ports
+        """A reflector; none where both ports are the generator's."""
         if len(site.ports) > 1:
             return {"udp": f"udp://{site.address}:{PORT}"}
-        if not (guest := site.guests[1]):
-            return super().serving(site, stack)
-        words = ["reflect", "--udp", str(PORT), "--tcp", str(PORT), "--mode", "echo", "--bind", site.address]
-        guest.serve([str(program()), *words], lambda text: listens(text, PORT), stack)
-        return {"udp": f"udp://{site.address}:{PORT}"}
+        return super().serving(site, stack)
 
     @property
     def rates(self) -> float:
@@ -79,23 +72,16 @@ class StreamOpen(Core):
 
     def at(self, rate: float, seed: int) -> dict[str, Any]:
         """The profile at a rate."""
-        o, ports = self.options, self._ports
-        made: dict[str, Any] = {"name": self.name, "seed": seed % (1 << 32)}
-        group: dict[str, Any] = {
-            "name": "load", "devices": o.devices, "target": self._urls["udp"], "load": {"closed": {}},
-        }  # fmt: skip
-        shared = any(one["device"].startswith(SHARED) for one in ports)
-        made["phases"] = phases(o.seconds, CONNECT if shared else WARMUP)
-        stream = {"size": f"{o.size}B", "rate": f"{rate / o.devices}/s", "count": 0, "echo": True}
-        if ports:
-            made["transport"] = {"dpdk": {"ports": list(ports)}}
-            group["port"] = ports[0]["name"]
-        if len(ports) > 1:
-            stream = {"echo": False}
+        o = self.options
+        group: dict[str, Any] = {"name": "load", "devices": o.devices, "target": self._urls["udp"]}
+        if len(self._ports) > 1:
             size = max(LEAST_FRAME, o.size + HEADERS)
+            group["model"] = {"stream": {"echo": False}}
             group["frame"] = {"size": {"fixed": f"{size}B"}, "rate": {"frames": f"{rate}/s"}}
-            del group["load"]
-        return {**made, "groups": [{**group, "model": {"stream": stream}}]}
+        else:
+            stream = {"size": f"{o.size}B", "rate": f"{rate / o.devices}/s", "count": 0, "echo": True}
+            group |= {"load": {"closed": {}}, "model": {"stream": stream}}
+        return self.over_its_ports({"name": self.name, "seed": seed % (1 << 32)}, group)
 
     def profile(self, seed: int) -> dict[str, Any]:
         """At the rate of its options."""
@@ -105,10 +91,6 @@ class StreamOpen(Core):
         """Its group at that rate."""
         (group,) = self.profile(0)["groups"]
         return dict(group)
-
-
-SHARED = ("net_virtio_user", "net_memif")
-"""Devices that a switch connects to."""
 
 
 class SearchOptions(Settings):

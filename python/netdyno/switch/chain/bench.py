@@ -153,7 +153,9 @@ def bench_of(lab: ChainLab, spec: Spec) -> Iterator[ChainBench]:
         return
     macs = {host: guests.mac(space) for host, (space, _) in hosts.items()}
     with contextlib.ExitStack() as stack:
-        there = remote.in_place_of(spec.remote, hosts, macs, mtu, kind.programs, lab.notes, stack, more=more)
+        there = remote.in_place_of(
+            spec.remote, hosts, macs, mtu, kind.on_other_machines(), lab.notes, stack, more=more
+        )
         yield ChainBench(lab, spec, there)
 
 
