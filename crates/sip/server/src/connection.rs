@@ -15,8 +15,12 @@ use websocket::{Fault, Incoming, Socket};
 
 /// Bytes that wait for a connection to take them; beyond, it is closed.
 const BACKLOG: usize = 8 << 20;
+/// Bytes that go to the socket at once: what there is less of waits for the end of the turn.
+const AT_ONCE: usize = 16 << 10;
 /// Reads of a connection before others, and timers, have their turn.
 const BURST: usize = 4;
+/// Bytes of a read.
+const READ: usize = 16 << 10;
 
 /// A connection.
 #[derive(Debug)]
@@ -133,7 +137,7 @@ impl Connection {
         self.fault.as_ref()
     }
 
-    /// Send a message.
+    /// Send a message, at [`Self::flush`] at the latest.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.waiting.len() + bytes.len() > BACKLOG {
             self.close(Given::Unread);
@@ -146,7 +150,10 @@ impl Connection {
             }
             None => self.put(bytes)?,
         }
-        self.flush();
+        self.seal();
+        if self.waiting.len() >= AT_ONCE {
+            self.flush();
+        }
         Ok(())
     }
 
@@ -166,11 +173,16 @@ impl Connection {
         self.put(&frames)
     }
 
-    /// Send what waits.
-    pub fn flush(&mut self) {
+    /// Make records of what is to go over TLS.
+    fn seal(&mut self) {
         if let Some(session) = &mut self.tls {
             while session.wants_write() && session.write_tls(&mut self.waiting).is_ok() {}
         }
+    }
+
+    /// Send what waits.
+    pub fn flush(&mut self) {
+        self.seal();
         while self.open && !self.waiting.is_empty() {
             match self.stream.write(&self.waiting) {
                 Ok(0) => self.open = false,
@@ -183,7 +195,7 @@ impl Connection {
 
     /// Read what came, as much as a connection may at a time.
     pub fn read(&mut self, mut message: impl FnMut(Vec<u8>)) {
-        let mut chunk = [0; 16_384];
+        let mut chunk = [0; READ];
         let mut came = false;
         let mut message = |bytes| {
             came = true;
@@ -240,18 +252,25 @@ impl Connection {
         if self.websocket.is_some() {
             return self.messages(message);
         }
+        let mut begin = 0;
         loop {
-            match self.framer.frame(&self.buffer) {
-                Ok(Some(length)) => message(self.buffer.drain(..length).collect()),
+            let rest = &self.buffer[begin..];
+            match self.framer.frame(rest) {
+                Ok(Some(length)) => {
+                    message(rest[..length].to_vec());
+                    begin += length;
+                }
                 Ok(None) => break,
                 Err(_) => {
                     // a stream without Content-Length cannot be read any further (RFC 3261 section 18.3)
-                    message(std::mem::take(&mut self.buffer));
+                    message(rest.to_vec());
+                    begin = self.buffer.len();
                     self.ends = true;
                     break;
                 }
             }
         }
+        self.buffer.drain(..begin);
     }
 
     /// Messages of WebSocket.

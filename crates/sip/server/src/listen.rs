@@ -44,9 +44,21 @@ pub struct Listener {
     /// Datagrams that were dropped in the socket's queue by then.
     dropped: u32,
     swept: Instant,
-    /// Connections that the last wait found ready.
-    ready: Vec<Peer>,
+    /// What the last wait found ready.
+    ready: Ready,
+    /// Connections that have something to send at the end of this turn.
+    written: Vec<Peer>,
+    /// Where datagrams are read to.
+    datagram: Vec<u8>,
     most: usize,
+}
+
+/// What can be read, accepted or written without a wait.
+#[derive(Debug, Default)]
+struct Ready {
+    datagrams: bool,
+    callers: bool,
+    connections: Vec<Peer>,
 }
 
 /// A listener for connections of one transport.
@@ -79,7 +91,9 @@ impl Listener {
             overflows: Overflows::new(),
             dropped: 0,
             swept: now,
-            ready: Vec::new(),
+            ready: Ready::default(),
+            written: Vec::new(),
+            datagram: vec![0; DATAGRAM],
             most: CONNECTIONS,
         })
     }
@@ -138,6 +152,8 @@ impl Listener {
                 let out = server.on_timer(now);
                 self.send(server, out);
             }
+            self.flush();
+            self.retire(server);
             if self.swept.elapsed() >= SWEEP {
                 self.sweep(server);
             }
@@ -176,17 +192,22 @@ impl Listener {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let happened = events[listeners..].iter().zip(peers).filter(|(event, _)| !event.revents().is_empty());
-        self.ready = happened.map(|(_, peer)| peer).collect();
+        let mut happened = events.iter().map(|event| !event.revents().is_empty());
+        let datagrams = happened.next().unwrap_or(false);
+        let callers = happened.by_ref().take(listeners - 1).fold(false, |any, one| any | one);
+        let connections = happened.zip(peers).filter_map(|(ready, peer)| ready.then_some(peer)).collect();
+        self.ready = Ready { datagrams, callers, connections };
         Ok(())
     }
 
     fn datagrams(&mut self, server: &mut Server) {
-        let mut buffer = [0; DATAGRAM];
+        if !self.ready.datagrams {
+            return;
+        }
         for _ in 0..BURST {
-            match self.udp.recv_from(&mut buffer) {
+            match self.udp.recv_from(&mut self.datagram) {
                 Ok((length, from)) => {
-                    let bytes = &buffer[..length];
+                    let bytes = &self.datagram[..length];
                     // a keep-alive (RFC 5626 section 4.4)
                     if bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
                         continue;
@@ -202,6 +223,9 @@ impl Listener {
     }
 
     fn accept(&mut self, server: &mut Server) {
+        if !self.ready.callers {
+            return;
+        }
         for listener in &self.streams {
             while let Ok((stream, address)) = listener.socket.accept() {
                 if self.connections.len() >= self.most {
@@ -231,7 +255,7 @@ impl Listener {
 
     fn streams(&mut self, server: &mut Server) {
         let mut came = Vec::new();
-        for peer in std::mem::take(&mut self.ready) {
+        for peer in std::mem::take(&mut self.ready.connections) {
             let Some(one) = self.connections.get_mut(&peer) else { continue };
             one.flush();
             one.read(|message| came.push((peer, message)));
@@ -242,6 +266,10 @@ impl Listener {
             let out = server.receive_from(peer, &message, self.now(), &proves);
             self.send(server, out);
         }
+    }
+
+    /// Forget connections that are over.
+    fn retire(&mut self, server: &mut Server) {
         self.connections.retain(|peer, one| {
             one.end();
             if !one.is_open() {
@@ -289,7 +317,20 @@ impl Listener {
             }
             self.connections.insert(to, Connection::new(connect(to.address)?));
         }
-        self.connections.get_mut(&to).map_or(Ok(()), |one| one.send(bytes))
+        let Some(one) = self.connections.get_mut(&to) else { return Ok(()) };
+        if self.written.last() != Some(&to) {
+            self.written.push(to);
+        }
+        one.send(bytes)
+    }
+
+    /// Give the connections what this turn has for them.
+    fn flush(&mut self) {
+        for peer in self.written.drain(..) {
+            if let Some(one) = self.connections.get_mut(&peer) {
+                one.flush();
+            }
+        }
     }
 
     fn is_open(&self, to: Peer) -> bool {

@@ -186,3 +186,25 @@ fn a_loop_of_foreign_requests_keeps_descriptors_and_memory_flat() {
     });
     assert_eq!(counted.requests.get("OPTIONS"), Some(&(ROUNDS * EACH)));
 }
+
+#[test]
+fn messages_of_a_turn_leave_together() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
+    let mut client = TcpStream::connect(listener.local_addr().expect("address")).expect("connection");
+    let (stream, _) = listener.accept().expect("connection");
+    stream.set_nonblocking(true).expect("non-blocking");
+    client.set_nonblocking(true).expect("non-blocking");
+    let (mut server, mut came) = (Connection::new(stream), vec![0; 1 << 20]);
+    for _ in 0..10 {
+        server.send(&[b'x'; 500]).expect("room");
+    }
+    assert!(client.read(&mut came).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+    server.flush();
+    client.set_nonblocking(false).expect("blocking");
+    assert_eq!(client.read(&mut came).expect("bytes"), 5_000, "one segment");
+    // many do not wait for the others
+    for _ in 0..100 {
+        server.send(&[b'x'; 500]).expect("room");
+    }
+    assert!(client.read(&mut came).expect("bytes") >= 16_000);
+}
