@@ -120,6 +120,10 @@ impl Counters {
 const MOST_METHODS: usize = 32;
 
 fn count(counts: &mut BTreeMap<String, u64>, method: &str) {
-    let known = counts.contains_key(method) || counts.len() < MOST_METHODS;
-    *counts.entry(if known { method } else { "other" }.to_owned()).or_default() += 1;
+    if let Some(count) = counts.get_mut(method) {
+        *count += 1;
+        return;
+    }
+    let name = if counts.len() < MOST_METHODS { method } else { "other" };
+    *counts.entry(name.to_owned()).or_default() += 1;
 }

@@ -1,9 +1,19 @@
 use super::field::Fields;
 use super::header::{CSeq, CallId, Contact, NameAddr, Value, Via, parse, parse_list};
-use super::scan::{Start, start_line};
+use super::scan::{Start, start_line, tag_of};
 use super::{Error, Fault, MAX_BODY, MAX_HEAD, Name};
 use crate::method::Method;
 use crate::uri::Uri;
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Room for the header fields of a usual message, and of a response to one.
+const FIELDS: usize = 16;
+const RESPONSE_FIELDS: usize = 12;
+/// Room for a start line.
+const START: usize = 128;
+/// Longest known name.
+const LONGEST_NAME: usize = 19;
 
 /// Start line of a [`Message`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +40,7 @@ pub struct Header {
     /// The name, if known.
     pub name: Name,
     /// The name as written; of one that is known, its long form is sent.
-    pub written: String,
+    pub written: Cow<'static, str>,
     /// The value in one line.
     pub value: String,
     /// Offset of the value in the bytes that were read.
@@ -61,8 +71,8 @@ impl Message {
     /// A response to a request: its Via, From, To, Call-ID, CSeq and Record-Route (RFC 3261 sections 8.2.6.2, 12.1.1), and a tag for
     /// To where it has none.
     pub fn response(request: &Self, code: u16, reason: &str, tag: Option<&str>) -> Self {
-        let start = StartLine::Response { code, reason: single_line(reason) };
-        let mut response = Self { start, headers: Vec::new(), body: Vec::new() };
+        let start = StartLine::Response { code, reason: single_line(reason.to_owned()) };
+        let mut response = Self { start, headers: Vec::with_capacity(RESPONSE_FIELDS), body: Vec::new() };
         for header in &request.headers {
             let value = match header.name {
                 Name::Via | Name::From | Name::CallId | Name::CSeq | Name::RecordRoute => &header.value,
@@ -91,14 +101,17 @@ impl Message {
 
     /// Adds a header field at the end. Line breaks in the value become spaces.
     pub fn push(&mut self, name: Name, value: impl std::fmt::Display) {
-        self.push_named(name.as_str(), value);
+        self.push_written(name, Cow::Borrowed(name.as_str()), value);
     }
 
     /// Adds a header field of any name at the end. Line breaks in the value become spaces.
     pub fn push_named(&mut self, name: &str, value: impl std::fmt::Display) {
-        let value = single_line(&value.to_string());
-        let name = single_line(name);
-        self.headers.push(Header { name: Name::of(name.as_bytes()), written: name, value, offset: 0 });
+        let written = single_line(name.to_owned());
+        self.push_written(Name::of(written.as_bytes()), Cow::Owned(written), value);
+    }
+
+    fn push_written(&mut self, name: Name, written: Cow<'static, str>, value: impl std::fmt::Display) {
+        self.headers.push(Header { name, written, value: single_line(value.to_string()), offset: 0 });
     }
 
     /// Adds a header field before all others, as a proxy does with Via and Record-Route.
@@ -150,20 +163,21 @@ impl Message {
     /// shorter than Content-Length says.
     pub fn read_head(bytes: &[u8]) -> Result<(Self, usize), Error> {
         let (start, at) = start_line(bytes)?;
-        let utf8 = |bytes: &[u8], offset: usize| {
-            let text = std::str::from_utf8(bytes);
-            text.map(str::to_owned).map_err(|error| Error::new(Fault::Utf8, offset + error.valid_up_to()))
-        };
         let start = match start {
             Start::Request { method, uri } => {
-                StartLine::Request { method: Method::of(&utf8(method, 0)?), uri: utf8(uri, 0)? }
+                StartLine::Request { method: Method::of(utf8(method, 0)?), uri: utf8(uri, 0)?.to_owned() }
             }
-            Start::Response { code, reason } => StartLine::Response { code, reason: utf8(reason, 12)? },
+            Start::Response { code, reason } => {
+                StartLine::Response { code, reason: utf8(reason, 12)?.to_owned() }
+            }
         };
-        let (mut fields, mut headers) = (Fields::new(bytes, at), Vec::new());
+        let (mut fields, mut headers) = (Fields::new(bytes, at), Vec::with_capacity(FIELDS));
         while let Some(field) = fields.next()? {
-            let value = unfold(&utf8(field.value, field.offset)?);
-            let written = utf8(field.written, field.offset)?;
+            let value = unfold(utf8(field.value, field.offset)?);
+            let written = match field.name.as_str() {
+                known if known.as_bytes() == field.written => Cow::Borrowed(known),
+                _ => Cow::Owned(utf8(field.written, field.offset)?.to_owned()),
+            };
             headers.push(Header { name: field.name, written, value, offset: field.offset });
         }
         let end = fields.offset();
@@ -245,6 +259,11 @@ impl Message {
         self.need(Name::To)
     }
 
+    /// Parameter `tag` of From or To, whatever the inside of the URI is.
+    pub fn tag(&self, of: Name) -> Option<&str> {
+        self.values(of).next().and_then(tag_of)
+    }
+
     /// CSeq.
     pub fn cseq(&self) -> Result<CSeq, Fault> {
         self.need(Name::CSeq)
@@ -271,9 +290,11 @@ impl Message {
     }
 
     fn emit(&self, compact: bool) -> Vec<u8> {
-        let mut text = match &self.start {
-            StartLine::Request { method, uri } => format!("{method} {uri} SIP/2.0\r\n"),
-            StartLine::Response { code, reason } => format!("SIP/2.0 {code} {reason}\r\n"),
+        let fields = self.headers.iter().map(|one| one.written.len().max(LONGEST_NAME) + one.value.len() + 4);
+        let mut text = String::with_capacity(START + fields.sum::<usize>() + self.body.len());
+        let _writing_to_a_string_never_fails = match &self.start {
+            StartLine::Request { method, uri } => write!(text, "{method} {uri} SIP/2.0\r\n"),
+            StartLine::Response { code, reason } => write!(text, "SIP/2.0 {code} {reason}\r\n"),
         };
         for Header { name, written, value, .. } in &self.headers {
             match name.compact().filter(|_| compact) {
@@ -295,6 +316,9 @@ impl Message {
 /// Line breaks and what is around them become a space. A fold behind a backslash stays: an escape of CR is malformed
 /// (RFC 3261 section 25.1), and may not turn into an escaped space.
 fn unfold(value: &str) -> String {
+    if !value.contains('\n') {
+        return value.to_owned();
+    }
     let mut parts = value.split("\r\n");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -310,6 +334,13 @@ fn unfold(value: &str) -> String {
     text
 }
 
-fn single_line(value: &str) -> String {
+fn single_line(value: String) -> String {
+    if !value.contains(['\r', '\n']) && value.trim_ascii().len() == value.len() {
+        return value;
+    }
     value.replace(['\r', '\n'], " ").trim_ascii().to_owned()
+}
+
+fn utf8(bytes: &[u8], offset: usize) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|error| Error::new(Fault::Utf8, offset + error.valid_up_to()))
 }

@@ -425,6 +425,12 @@ fn party<'a>(read: &mut Cursor<'a>) -> Option<(Party<'a>, Option<&'a [u8]>)> {
     read.is_at_end().then_some((Party { value: read.bytes, uri }, tag))
 }
 
+/// Parameter `tag` of a value of From or To.
+pub(super) fn tag_of(value: &str) -> Option<&str> {
+    let (_, tag) = party(&mut Cursor::new(value.as_bytes()))?;
+    std::str::from_utf8(tag?).ok()
+}
+
 fn via<'a>(read: &mut Cursor<'a>) -> Option<TopVia<'a>> {
     read.token()?;
     read.separator(b'/').then_some(())?;

@@ -1,8 +1,8 @@
 //! Addresses of messages: where responses go, where requests are for, and keys of transactions.
 
-use super::{Peer, Transport};
-use sip_core::message::header::NameAddr;
-use sip_core::message::{Message, Name, StartLine, header::Via};
+use super::{Key, Peer, Transport};
+use sip_core::message::header::{NameAddr, Value, Via};
+use sip_core::message::{Message, Name, StartLine};
 use sip_core::uri::SipUri;
 use sip_core::{Method, Uri};
 use std::collections::hash_map::RandomState;
@@ -31,30 +31,28 @@ pub(super) fn branch() -> String {
     format!("z9hG4bK{}", random())
 }
 
-/// The request with the address that it came from (RFC 3261 section 18.2.1, RFC 3581 section 4), and where its responses go.
-pub(super) fn returned(request: &Message, from: Peer) -> Option<(Message, Peer)> {
-    let mut via = request.top_via().ok()?;
+/// The request with the address that it came from (RFC 3261 section 18.2.1, RFC 3581 section 4), where its responses go, and its
+/// topmost Via.
+pub(super) fn returned(mut request: Message, from: Peer) -> Option<(Message, Peer, Via)> {
+    let first = request.headers.iter_mut().find(|header| header.name == Name::Via)?;
+    // further Vias of the same field stay behind the first
+    let (mut via, rest) = Via::read(&first.value)?;
     let source = from.address;
     let rport = via.rport().is_some();
-    let ip = source.ip().to_string();
     if rport {
         via.params.set("rport", Some(&source.port().to_string()));
     }
-    let host = via.host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let host = via.host.trim_start_matches('[').trim_end_matches(']');
     if rport || host.parse::<IpAddr>().ok() != Some(source.ip()) {
-        via.params.set("received", Some(&ip));
+        via.params.set("received", Some(&source.ip().to_string()));
     }
-    let mut marked = request.clone();
-    let first = marked.headers.iter_mut().find(|header| header.name == Name::Via)?;
-    // further Vias of the same field stay behind the first
-    let rest = first.value.get(first_length(&first.value)..).unwrap_or_default().to_owned();
     first.value = format!("{via}{rest}");
     let to = match from.transport {
         // section 18.2.2
         Transport::Udp if !rport => Peer::udp(SocketAddr::new(source.ip(), via.port.unwrap_or(5060))),
         _ => from,
     };
-    Some((marked, to))
+    Some((request, to, via))
 }
 
 /// Where a response goes whose connection is gone (RFC 3261 section 18.2.2): to the address that the request came from, and the
@@ -65,23 +63,17 @@ pub(crate) fn without_connection(response: &[u8], from: Peer) -> Option<Peer> {
     Some(Peer { address, ..from })
 }
 
-/// Length of the first Via of a field.
-fn first_length(value: &str) -> usize {
-    use sip_core::message::header::Value;
-    Via::read(value).map_or(value.len(), |(_, rest)| value.len() - rest.len())
-}
-
 /// Key of the server transaction (RFC 3261 section 17.2.3); an ACK has that of its INVITE.
-pub(super) fn key(request: &Message, method: &str) -> Option<String> {
+pub(super) fn key(request: &Message, via: &Via, method: &str) -> Option<Key> {
     let method = if method == "ACK" { "INVITE" } else { method };
-    let via = request.top_via().ok()?;
     if via.unique_branch() {
-        return Some(format!("{} {}:{:?} {method}", via.branch()?, via.host, via.port));
+        return Some(format!("{} {}:{:?} {method}", via.branch()?, via.host, via.port).into());
     }
     let StartLine::Request { uri, .. } = &request.start else { return None };
     let (cseq, call) = (request.cseq().ok()?.number, request.call_id().ok()?);
     let tag = request.from().ok()?.tag().unwrap_or_default().to_owned();
-    Some(format!("{uri} {call} {cseq} {method} {tag} {:?} {}:{:?}", via.branch(), via.host, via.port))
+    let sender = format!("{:?} {}:{:?}", via.branch(), via.host, via.port);
+    Some(format!("{uri} {call} {cseq} {method} {tag} {sender}").into())
 }
 
 /// Whether the header fields that every request has are there and well formed (section 8.1.1).

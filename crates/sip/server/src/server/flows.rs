@@ -35,10 +35,12 @@ impl Flows {
         if from.transport == Transport::Udp {
             return;
         }
-        if let Some(via) = message.top_via().ok().filter(|_| message.method().is_some()) {
+        let of_clients = from.transport.from_clients();
+        let names_sender = message.method().is_some() && (of_clients || self.accepts_aliases);
+        if names_sender && let Ok(via) = message.top_via() {
             self.learn_sender(from, &via, proves);
         }
-        if !from.transport.from_clients() {
+        if !of_clients {
             return;
         }
         let fails = message.code().is_some_and(|code| code >= 300);

@@ -5,11 +5,12 @@ use crate::settings::Role;
 use sip_core::Method;
 use sip_core::message::{Message, Name};
 use sip_core::transaction::{Actions, InviteServer, Server as OtherServer, Timers, Transmit};
+use std::sync::Arc;
 
 /// A request that came.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    pub request: Message,
+    pub request: Arc<Message>,
     pub to: Peer,
     /// The tag of our own responses.
     pub tag: String,
@@ -20,6 +21,13 @@ pub(super) struct Incoming {
     /// Branches of requests that were sent on.
     pub branches: Vec<String>,
     scheduled: u64,
+}
+
+impl Incoming {
+    /// Whether it is an INVITE that was answered with 2xx.
+    fn accepted(&self) -> bool {
+        matches!(self.machine, Machine::Invite(_)) && (200..300).contains(&self.status)
+    }
 }
 
 #[derive(Debug)]
@@ -72,7 +80,7 @@ impl Server {
         };
         let tag = address::random();
         let one = Incoming {
-            request,
+            request: Arc::new(request),
             to,
             tag,
             machine,
@@ -125,7 +133,10 @@ impl Server {
                 if repeated {
                     self.counters.responses_repeated += 1;
                 }
-                self.out.push((one.to, one.last.clone()));
+                // the user repeats a 2xx to INVITE (RFC 6026 section 7.1), and a transaction that is over repeats nothing
+                let kept = actions.end.is_none() && !one.accepted();
+                let last = if kept { one.last.clone() } else { std::mem::take(&mut one.last) };
+                self.out.push((one.to, last));
             }
             _ => {}
         }
@@ -189,7 +200,7 @@ impl Server {
 
     /// The INVITE that a CANCEL is about: it has the same branch (section 9.2).
     fn cancelled(request: &Message) -> Option<Key> {
-        address::key(request, "INVITE")
+        address::key(request, &request.top_via().ok()?, "INVITE")
     }
 
     pub(super) fn cancel(&mut self, key: &Key, request: &Message) {

@@ -46,7 +46,7 @@ const NONCES: usize = 200_000;
 pub type Out = Vec<(Peer, Vec<u8>)>;
 
 /// Key of a server transaction.
-type Key = String;
+type Key = Arc<str>;
 
 /// What is due at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,8 +76,8 @@ pub struct Server {
     awaiting: HashMap<uas::Call, uas::Answered>,
     dialogs: dialogs::Dialogs,
     /// By which transaction each of the latest requests outside of a dialog came first.
-    origins: HashMap<String, Key>,
-    origins_in_order: VecDeque<String>,
+    origins: HashMap<Arc<str>, Key>,
+    origins_in_order: VecDeque<Arc<str>>,
     due: BinaryHeap<Reverse<(u64, Due)>>,
     chance: SmallRng,
     now: u64,
@@ -234,29 +234,28 @@ impl Server {
         };
         let Ok((head, _)) = Message::read_head(&bytes) else { return };
         if head.method().is_some_and(|method| *method != Method::Ack) {
-            self.refuse(from, &head, code, reason);
+            self.refuse(from, head, code, reason);
         }
     }
 
     /// A response outside of any transaction.
-    fn refuse(&mut self, from: Peer, request: &Message, code: u16, reason: &str) {
-        let Some((request, to)) = address::returned(request, from) else { return };
+    fn refuse(&mut self, from: Peer, request: Message, code: u16, reason: &str) {
+        let Some((request, to, _)) = address::returned(request, from) else { return };
         let tag = address::random();
         let response = Message::response(&request, code, reason, Some(&tag));
         *self.counters.responses.entry(code).or_default() += 1;
         self.out.push((to, response.to_bytes()));
     }
 
-    fn request(&mut self, from: Peer, mut message: Message) {
+    fn request(&mut self, from: Peer, message: Message) {
         let Some(method) = message.method().cloned() else { return };
-        let Some((returned, to)) = address::returned(&message, from) else {
+        let Some((message, to, via)) = address::returned(message, from) else {
             self.counters.malformed += 1;
             return;
         };
-        message = returned;
-        let Some(key) = address::key(&message, method.as_str()) else {
+        let Some(key) = address::key(&message, &via, method.as_str()) else {
             self.counters.malformed += 1;
-            return self.refuse(from, &message, 400, "Bad Request");
+            return self.refuse(from, message, 400, "Bad Request");
         };
         if method == Method::Ack {
             self.counters.request("ACK");
@@ -273,7 +272,7 @@ impl Server {
         }
         self.counters.request(method.as_str());
         if self.incoming.len() >= TRANSACTIONS {
-            return self.refuse(from, &message, 503, "Service Unavailable");
+            return self.refuse(from, message, 503, "Service Unavailable");
         }
         self.begin(key.clone(), message, from, to);
         if self.settings.delay_ms > 0 && method != Method::Cancel {
@@ -285,7 +284,7 @@ impl Server {
 
     /// Answer a request, or send it on.
     fn handle(&mut self, key: &Key) {
-        let Some(request) = self.incoming.get(key).map(|one| one.request.clone()) else { return };
+        let Some(request) = self.incoming.get(key).map(|one| Arc::clone(&one.request)) else { return };
         let Some(method) = request.method().cloned() else { return };
         if !address::complete(&request) {
             return self.respond(key, 400, "Bad Request", Vec::new());

@@ -4,6 +4,7 @@ use super::{Field, Key, Server};
 use crate::echo::Dialog;
 use sip_core::Method;
 use sip_core::message::{Message, Name, StartLine};
+use std::sync::Arc;
 
 /// A status with its reason, and header fields of the response.
 type Refusal = (u16, &'static str, Vec<Field>);
@@ -20,7 +21,7 @@ impl Server {
         }
         let cseq = request.cseq().map_or(0, |cseq| cseq.number);
         if dialog.ours.is_empty() {
-            if self.merges(key, format!("{method} {cseq} {} {}", dialog.theirs, dialog.call)) {
+            if self.merges(key, &format!("{method} {cseq} {} {}", dialog.theirs, dialog.call)) {
                 return Some((482, "Loop Detected", Vec::new()));
             }
         } else if !self.dialogs.in_turn(dialog, cseq) {
@@ -48,8 +49,8 @@ impl Server {
     }
 
     /// Whether a request that is being served came by another way before (section 8.2.2.2).
-    fn merges(&mut self, key: &Key, origin: String) -> bool {
-        if let Some(first) = self.origins.get(&origin) {
+    fn merges(&mut self, key: &Key, origin: &str) -> bool {
+        if let Some(first) = self.origins.get(origin) {
             return first != key && self.incoming.contains_key(first);
         }
         if self.origins_in_order.len() >= ROOM
@@ -57,8 +58,9 @@ impl Server {
         {
             self.origins.remove(&oldest);
         }
-        self.origins_in_order.push_back(origin.clone());
-        self.origins.insert(origin, key.clone());
+        let origin: Arc<str> = origin.into();
+        self.origins_in_order.push_back(Arc::clone(&origin));
+        self.origins.insert(origin, Arc::clone(key));
         false
     }
 }

@@ -8,18 +8,20 @@ use sip_core::message::{Message, Name, session as session_part};
 use sip_core::sdp::{Agreement, Audio, Codec, Direction, NegotiationError, Session, answer};
 use sip_core::transaction::MS;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A call that was answered: its dialog, and the sequence number of its INVITE.
-pub(super) type Call = (Dialog, u32);
+pub(super) type Call = Arc<(Dialog, u32)>;
 
 /// A 200 to INVITE, sent again until its ACK comes (section 13.3.1.4).
 #[derive(Debug)]
 pub(super) struct Answered {
     bytes: Vec<u8>,
     to: Peer,
-    /// The BYE that ends the call where no ACK comes.
-    bye: Option<Message>,
+    invite: Arc<Message>,
+    /// Our tag.
+    tag: String,
     gap: u64,
     end: u64,
 }
@@ -78,7 +80,8 @@ impl Server {
 
     fn contact(&self, key: &Key, request: &Message) -> String {
         let transport = self.incoming.get(key).map_or(Transport::Udp, |one| one.to.transport);
-        let secure = request.uri().is_some_and(|uri| uri.sip().is_some_and(|sip| sip.secure));
+        let names_sips = || request.uri().is_some_and(|uri| uri.sip().is_some_and(|sip| sip.secure));
+        let secure = transport == Transport::Tls && names_sips();
         format!("<{}>", self.own_uri(transport, secure))
     }
 
@@ -119,14 +122,15 @@ impl Server {
         let answered = Answered {
             bytes: response.to_bytes(),
             to,
-            bye: bye(&one.request, &response),
+            invite: Arc::clone(&one.request),
+            tag: one.tag.clone(),
             gap: self.timers.t1,
             end: self.now + self.timers.limit(),
         };
         self.finish(key, &response);
         self.counters.calls_answered += 1;
-        let call = (dialog, cseq.number);
-        self.awaiting.insert(call.clone(), answered);
+        let call = Arc::new((dialog, cseq.number));
+        self.awaiting.insert(Arc::clone(&call), answered);
         let when = self.now + self.timers.t1;
         self.at(when, Due::Ack(call));
     }
@@ -163,7 +167,8 @@ impl Server {
             let over = !self.dialogs.has(&call.0);
             let one = self.awaiting.remove(call);
             self.counters.calls_unacknowledged += 1;
-            if let Some((bye, to)) = one.filter(|_| !over).and_then(|one| Some((one.bye?, one.to))) {
+            let bye = |one: Answered| Some((bye(&one.invite, &one.tag)?, one.to));
+            if let Some((bye, to)) = one.filter(|_| !over).and_then(bye) {
                 self.hang_up(bye, to);
             }
             self.echo.end(&call.0);
@@ -195,13 +200,15 @@ impl Server {
     }
 }
 
-/// The BYE of the dialog that a response to an INVITE made (sections 12.1.1, 12.2.1.1).
-fn bye(invite: &Message, response: &Message) -> Option<Message> {
+/// The BYE of the dialog that our answer to an INVITE made, with our tag (sections 12.1.1, 12.2.1.1).
+fn bye(invite: &Message, tag: &str) -> Option<Message> {
+    let to = invite.to().ok()?;
+    let ours = if to.tag().is_none() { to.with("tag", Some(tag)) } else { to };
     let contacts = invite.contacts().ok()?;
     let caller = contacts.first().and_then(|contact| contact.address()).map(|contact| contact.uri.clone());
     let from = invite.from().ok()?;
     let mut bye = Message::request(Method::Bye, caller.as_ref().unwrap_or(&from.uri))
-        .with(Name::From, response.to().ok()?)
+        .with(Name::From, ours)
         .with(Name::To, &from)
         .with(Name::CallId, invite.call_id().ok()?)
         .with(Name::CSeq, "1 BYE")
@@ -222,11 +229,10 @@ fn bye(invite: &Message, response: &Message) -> Option<Message> {
 
 /// The dialog of a request from the caller; `ours`: our tag, where the request has none yet.
 fn dialog(request: &Message, ours: &str) -> Dialog {
-    let tag = |party: Option<NameAddr>| party.and_then(|party| party.tag().map(str::to_owned));
     Dialog {
         call: request.call_id().unwrap_or_default(),
-        theirs: tag(request.from().ok()).unwrap_or_default(),
-        ours: tag(request.to().ok()).unwrap_or_else(|| ours.to_owned()),
+        theirs: request.tag(Name::From).unwrap_or_default().to_owned(),
+        ours: request.tag(Name::To).unwrap_or(ours).to_owned(),
     }
 }
 

@@ -63,16 +63,16 @@ impl Via {
 impl Value for Via {
     fn read(input: &str) -> Option<(Self, &str)> {
         let (via, rest) = with_cursor(input, |read| {
-            let name = text(read.token()?);
+            let name = read.token()?;
             read.separator(b'/').then_some(())?;
-            let version = text(read.token()?);
+            let version = read.token()?;
             read.separator(b'/').then_some(())?;
             let transport = text(read.token()?);
             read.space().then_some(())?;
             let host = text(read.host()?);
             let port = read.port(true)?;
             Some(Self {
-                protocol: format!("{name}/{version}"),
+                protocol: text(&[name, b"/", version].concat()),
                 transport,
                 host,
                 port,
