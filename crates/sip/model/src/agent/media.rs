@@ -188,7 +188,7 @@ impl UserAgent {
             call.answer = None;
         }
         self.offered = match &self.config.media {
-            Some(_) if !body.is_empty() => Sdp::parse(body).ok(),
+            Some(_) if !body.is_empty() => Sdp::parse(body).ok().map(Box::new),
             _ => None,
         };
     }

@@ -61,6 +61,8 @@ use unacknowledged::PendingAck;
 const INBOX_MAX: usize = 16;
 /// How long after the end of the load calls are still answered: those that began before it are on their way.
 const LINGER: Duration = Duration::from_secs(1);
+/// Pauses of this length are worth giving memory back for.
+const REST: Duration = Duration::from_secs(1);
 
 /// An ACK, and where it goes where that is not the server.
 type SentAck = (Option<SocketAddr>, Vec<u8>);
@@ -148,7 +150,7 @@ pub(crate) struct UserAgent {
     /// in the call before.
     media_address: Option<SocketAddr>,
     media: Option<Box<CallMedia>>,
-    offered: Option<Sdp>,
+    offered: Option<Box<Sdp>>,
     stale: Option<u32>,
     /// The flow began on a connection that was kept; something has come since it began, or since the connection was replaced.
     kept: bool,

@@ -1,7 +1,7 @@
 //! Steps of the scenario, one after the other.
 
 use super::expected::{is_other_response, matches};
-use super::{Event, LINGER, Stage, UserAgent};
+use super::{Event, LINGER, REST, Stage, UserAgent};
 use crate::callees::CALLED_EARLY;
 use crate::method::Method;
 use crate::scenario::{ASSERTION, Alternative, Assertion, ExpectedMessage, Op, Set, When, reason, rejected};
@@ -84,6 +84,9 @@ impl UserAgent {
                     }
                     // the load is over: a call is not held for longer than its keys take
                     if self.until > cx.now && (self.stage == Stage::Running || self.is_pressing()) {
+                        if *pause >= REST {
+                            self.inbox.shrink_to_fit();
+                        }
                         break;
                     }
                     let due = self.until.min(cx.now);

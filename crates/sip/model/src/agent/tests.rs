@@ -13,6 +13,7 @@ mod next_hops;
 mod redirects;
 mod refusals;
 mod reliable;
+mod rest;
 mod session_timers;
 mod steps;
 mod websocket;
