@@ -197,7 +197,7 @@ def test_a_challenge_of_another_network_is_said_to_be_one(tmp_path: Path) -> Non
     [
         ({"aka": {"k": K}}, "op and opc"),
         ({"aka": {"k": "12", "opc": OPC}}, "32 hexadecimal digits"),
-        ({"aka": {"k": {"env": "NO_SUCH_SECRET"}, "opc": OPC}}, "NO_SUCH_SECRET"),
+        ({"aka": {"k": {"env": "NO_SUCH_WORD"}, "opc": OPC}}, "NO_SUCH_WORD"),
         ({"identity": {"key": "hidden-key", "x5u": "https://a.test/b"}}, "P-256"),
         ({"identity": "A"}, "identity"),
     ],
