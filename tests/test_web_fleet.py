@@ -51,6 +51,17 @@ def test_hosts_the_load_under_way_and_a_host_that_dies(lab: Lab, page: Page) -> 
         ("left", "running", "measure"),
         ("right", "running", "measure"),
     ]
+    # which run it is, and its hosts
+    link = "document.querySelector('main a[href^=\"#/run/\"]')"
+    page.wait(f"{link}?.innerText === 'ping'", "the run is not named")
+    page.js(f"void {link}.click()")
+    cpu = "document.querySelector('.cpu')?.innerText ?? ''"
+    page.wait(
+        f"({cpu}).includes('left core') && ({cpu}).includes('right core')", "hosts cannot be told apart"
+    )
+    assert fleet in page.js("document.querySelector('.under.about').innerText")
+    page.js("void (location.hash = '#/fleets')")
+    page.wait(f"{rows}.length === 2")
     with pytest.raises(urllib.error.HTTPError, match=r"400|422"):
         ask(f"{address}api/fleet/fleets?x=1", token)
     os.kill(state["agents"][1]["pid"], signal.SIGKILL)

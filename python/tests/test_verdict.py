@@ -13,7 +13,7 @@ from rich.console import Console
 
 from netdyno.cli import app, console, summary
 from netdyno.core.load_unit import MESSAGES
-from netdyno.core.result import Leg, Repetition, Result, ThresholdResult
+from netdyno.core.result import HostReport, Leg, Repetition, Result, ThresholdResult
 from netdyno.core.wire import (
     CauseCount,
     Counts,
@@ -32,6 +32,7 @@ from netdyno.experiment.verdict import verdict as decide
 from netdyno.export.junit import junit
 from netdyno.export.markdown import summary as markdown
 from netdyno.export.prometheus import Exporter
+from netdyno.report.page import facts
 from netdyno.report.thresholds import judged as threshold_tables
 from netdyno.report.verdict import verdict as shown
 from netdyno.stats.backlog import hides_delays
@@ -389,6 +390,19 @@ def test_an_interrupted_run_has_passed_nothing(monkeypatch: pytest.MonkeyPatch) 
     passed = [case.get("name") for case in suite.iter("testcase") if not len(case)]
     assert passed == ["validity"]
     assert shown(found).headline.id == "No verdict"
+
+
+def test_a_host_that_was_done_without_stands_beside_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = judged(group(**GOOD), [ERRORS])
+    assert found.verdict == "pass"
+    (trial,) = found.legs[0].repetitions
+    trial.hosts = [HostReport(name="left"), HostReport(name="right", lost="after 3 s")]
+    sentence = "1 of 2 hosts generated the load; lost: right."
+    assert [point.text() for point in shown(found).points] == [sentence]
+    assert sentence in words(found, monkeypatch) and sentence in markdown(found)
+    assert {name.id: text for name, text in facts(found)}["Hosts"] == "left, right"
+    trial.hosts[1].lost = None
+    assert shown(found).points == [] and "hosts generated" not in words(found, monkeypatch)
 
 
 def test_a_stopped_run_is_told_as_stopped_in_every_output(monkeypatch: pytest.MonkeyPatch) -> None:

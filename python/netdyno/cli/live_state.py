@@ -7,7 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from netdyno.cli.console import main_delay
-from netdyno.core import load_unit, models, totals
+from netdyno.core import hosts, load_unit, models, totals
 from netdyno.core.wire import Counts, GroupPoint, LoadUnit, Quantiles, SeriesPoint, WorkerUsage
 from netdyno.experiment.view import SHORT, Plan
 from netdyno.report import doubts
@@ -191,7 +191,9 @@ def _rates(state: State, sample: SeriesPoint, dt: float) -> None:
 
 
 def _core(worker: WorkerUsage) -> str:
-    return f"core {worker.worker if worker.core is None else worker.core}"
+    core = f"core {worker.worker if worker.core is None else worker.core}"
+    host = hosts.of_worker(worker)
+    return f"{host} {core}" if host else core
 
 
 def _warn(state: State, key: str, text: Msg | None) -> None:

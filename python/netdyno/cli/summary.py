@@ -44,6 +44,8 @@ def show(result: Result, folder: Path | None = None) -> None:
         _files(result, folder)
         return
     out.print(_headline(result))
+    if short := _lost_hosts(result):
+        out.print(Text(f"  {short}", style="yellow"), soft_wrap=True)
     stopped = _interruption(result)
     if why := stopped or result.no_verdict:
         out.print(Text(f"  {why}", style="yellow"), soft_wrap=True)
@@ -133,6 +135,15 @@ def _interruption(result: Result) -> str:
     from netdyno.report.verdict import interruption
 
     said = interruption(result)
+    return said.text() if said else ""
+
+
+def _lost_hosts(result: Result) -> str:
+    """How many hosts of a fleet generated the load; empty where none was lost."""
+    # loaded here, for the command to start sooner without
+    from netdyno.report.verdict import lost_hosts
+
+    said = lost_hosts(result)
     return said.text() if said else ""
 
 

@@ -94,7 +94,8 @@ class ExperimentRun:
         _write_profiles(folder, found)
         self.live = events = EventFile(folder / EVENTS, self.live)
         if self.store:
-            self.store.begin(result, folder, of_profiles(one.profile for one in found.values()))
+            fleet = next((one.name for one in self.fleets.values()), "")
+            self.store.begin(result, folder, of_profiles((one.profile for one in found.values()), fleet))
         self.live.log(f"run {identity}")
         flows = _Table(folder / "flows.csv")
         try:

@@ -10,7 +10,7 @@ from netdyno import escape, files, quantities
 from netdyno.core import causes
 from netdyno.core.result import GroupSummary, Leg, Result
 from netdyno.report import units
-from netdyno.report.verdict import interruption, why
+from netdyno.report.verdict import interruption, lost_hosts, why
 from netdyno.stats.last_answer import last_answer_time
 from netdyno.stats.runs import RunDifferences
 from netdyno.stats.unpaired import Difference
@@ -39,6 +39,8 @@ def summary(result: Result) -> str:
     """The verdict, what failed and why, and a row for each group."""
     state = "INVALID" if not result.valid and not result.error else VERDICTS[result.verdict]
     lines = [f"## netdyno {text(result.name)}: {'error' if result.error else state}", ""]
+    if lost := lost_hosts(result):
+        lines += [text(lost.text()), ""]
     if result.error:
         lines += [f"{text(str(result.error.get('code')))}: {text(str(result.error.get('what')))}", ""]
     elif said := interruption(result):

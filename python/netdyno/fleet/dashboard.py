@@ -9,6 +9,7 @@ from typing import Any
 
 from netdyno.errors import Error
 from netdyno.fleet import agents, status
+from netdyno.store import Store
 
 AGAIN, SHARE = 3.0, 0.2
 """Seconds between two looks at the agents, and the share of the time that looking may take: over SSH each
@@ -30,4 +31,15 @@ def fleets(asked: Mapping[str, str]) -> dict[str, Any]:
             _seen = [{"name": name, "hosts": status.ask(agents.load(name))} for name in agents.names()]
             now = time.monotonic()
             _next = now + max(AGAIN, (now - began) / SHARE)
-        return {"fleets": _seen}
+        runs = _runs()
+        return {"fleets": [one | {"runs": runs.get(one["name"], [])} for one in _seen]}
+
+
+def _runs() -> dict[str, list[dict[str, str]]]:
+    """By fleet, the runs under way whose load it generates."""
+    found: dict[str, list[dict[str, str]]] = {}
+    with Store() as store:
+        for row in store.rows():
+            if row.state == "running" and row.subject.fleet:
+                found.setdefault(row.subject.fleet, []).append({"id": row.id, "name": row.name})
+    return found

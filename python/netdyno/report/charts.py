@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from netdyno.core import load_unit
+from netdyno.core import hosts, load_unit
 from netdyno.core.result import Repetition
 from netdyno.core.wire import GroupPoint, LoadUnit, Quantiles, SeriesPoint
 from netdyno.report import load_names, percentiles, units
@@ -263,9 +263,13 @@ def cpu(samples: Sequence[SeriesPoint], repetition: Repetition) -> dict[str, Any
     for worker in dict.fromkeys(w.worker for s in samples for w in s.workers):
         found = [next((w for w in s.workers if w.worker == worker), None) for s in samples]
         core = next((w.core for w in found if w is not None and w.core is not None), worker)
+        host = next((name for w in found if w is not None and (name := hosts.of_worker(w))), "")
+        generator = M("Generator, core {n}", n=str(core))
+        if host:
+            generator = M("Generator, {host} core {n}", host=Data(host), n=str(core))
         lines.append(
             line(
-                M("Generator, core {n}", n=str(core)),
+                generator,
                 [rounded(w.cpu) if w else None for w in found],
                 len(lines) % 6,
             )

@@ -130,6 +130,9 @@ def facts(result: Result) -> list[tuple[Msg, str]]:
     if result.finished:
         found.append((M("Finished"), when(result.finished)))
     found.append((M("Run"), result.id))
+    names = dict.fromkeys(host.name for leg in result.legs for one in leg.repetitions for host in one.hosts)
+    if names:
+        found.append((M("Hosts"), ", ".join(names)))
     if result.command:
         found.append((M("Command"), shlex.join(result.command)))
     return found

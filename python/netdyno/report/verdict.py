@@ -95,7 +95,8 @@ def verdict(result: Result) -> Verdict:
         said.original = list(dict.fromkeys(r.what for r in result.reasons if r.what))
     elif result.verdict == "pass":
         said = Verdict("pass", M("Pass"), M("The measurement is valid. {passing}", passing=passing))
-        said.points = _remarks(result)
+        lost = lost_hosts(result)
+        said.points = [*([lost] if lost else []), *_remarks(result)]
         return said
     elif result.search and (found := _finding(result.search)) and not result.error and not result.interrupted:
         return found
@@ -107,6 +108,8 @@ def verdict(result: Result) -> Verdict:
     else:
         said = Verdict("fail", M("Fail"), M("The measurement is valid. {passing}", passing=passing))
     several = len(result.legs) > 1
+    if lost := lost_hosts(result):
+        said.points.append(lost)
     points = why(result)
     said.points += points[:MOST]
     if len(points) > MOST:
@@ -138,6 +141,21 @@ def interruption(result: Result) -> Msg | None:
         )
     return M(
         "Interrupted after {after} of {planned}. The figures are of that time.", after=after, planned=planned
+    )
+
+
+def lost_hosts(result: Result) -> Msg | None:
+    """How many hosts of a fleet generated the load, where some were lost."""
+    trials = [one.hosts for leg in result.legs for one in leg.repetitions if one.hosts]
+    worst = max(trials, key=lambda hosts: sum(one.lost is not None for one in hosts), default=[])
+    lost = [one.name for one in worst if one.lost is not None]
+    if not lost:
+        return None
+    return M(
+        "{n} of {total} hosts generated the load; lost: {names}.",
+        n=str(len(worst) - len(lost)),
+        total=str(len(worst)),
+        names=Data(", ".join(lost)),
     )
 
 

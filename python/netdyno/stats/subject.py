@@ -30,6 +30,8 @@ class Subject:
     errors: int = 0
     delivered: int = 0
     interrupted: bool = False
+    fleet: str = ""
+    """That generates the load, while the run is under way."""
 
     @property
     def load(self) -> str:
@@ -67,11 +69,12 @@ def subject(result: Result) -> Subject:
     )
 
 
-def of_profiles(profiles: Iterable[Mapping[str, Any]]) -> Subject:
+def of_profiles(profiles: Iterable[Mapping[str, Any]], fleet: str = "") -> Subject:
     """What profiles tell of a run that has measured nothing yet."""
     groups = [group for profile in profiles for group in profile.get("groups") or []]
     return Subject(
-        target=named(hide(str(one.get("target", ""))) for one in groups if isinstance(one, Mapping))
+        target=named(hide(str(one.get("target", ""))) for one in groups if isinstance(one, Mapping)),
+        fleet=fleet,
     )
 
 

@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from netdyno import __version__
+from netdyno import __version__, units
 from netdyno.cli.report import rejudged, stored_page
 from netdyno.core.redaction import hide
 from netdyno.core.result import Result
@@ -98,6 +98,11 @@ class Dashboard:
         operator = request.state.role == OPERATOR
         return JSONResponse(await asyncio.to_thread(_run, run, leg, trial, operator))
 
+    async def profile(self, request: Request) -> Response:
+        """The profile of a run, to run again."""
+        run = _name(request)
+        return JSONResponse(await asyncio.to_thread(_profile, run))
+
     async def remove(self, request: Request) -> Response:
         """Forget a run; its folder stays where it is."""
         run = _name(request)
@@ -146,6 +151,7 @@ class Dashboard:
             raise Error(
                 "ND-104-10", "group, rate and of are texts", fix='Give {"group": "web", "rate": "200/s"}'
             )
+        rate = units.RATE.text(rate.strip(), "rate")
         wanted = {"rate": rate} | ({"of": of} if of else {})
         return await self.steer(request, "run.rate", groups={group: wanted})
 
@@ -224,9 +230,19 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
         if row.state != "running":
             assert result
             found["run"] = run_views.run(result, leg, trial)
+            found["again"] = run_views.profile(Path(row.folder), result) is not None
         elif result:
             found["legs"] = experiments.so_far(result)
         found["networks"] = run_views.networks(Path(row.folder), result, found["run"])
+    return found
+
+
+def _profile(run: str) -> dict[str, Any]:
+    with trusted(run):
+        found = run_views.profile(_folder(run), _result(run))
+    if found is None:
+        what = "the run has no profile that could be run from a browser"
+        raise Error("ND-104-25", what, at=run, fix="Repeat its command on the command line")
     return found
 
 
@@ -319,6 +335,7 @@ def application(
         Route("/api/runs/{run}/live", _Streaming(one.run_stream)),
         route("/api/runs/{run}", one.run),
         route("/api/runs/{run}", one.remove, "DELETE"),
+        route("/api/runs/{run}/profile", one.profile),
         route("/api/runs/{run}/files/{name}", one.file),
         route("/api/runs/{run}/stop", one.stop, "POST"),
         route("/api/runs/{run}/pause", partial(one.steer, method="run.pause"), "POST"),

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from netdyno import reading
 from netdyno.core.result import Result
 from netdyno.errors import Error
 from netdyno.report import charts, network, page, section
@@ -55,6 +56,37 @@ def networks(folder: Path, result: Result | None, shown: Mapping[str, Any] | Non
     return found
 
 
+def profile(folder: Path, result: Result) -> dict[str, Any] | None:
+    """The profile of a run, to run again: as it was given, with the load and times of its trials.
+
+    None where it is not all: of experiments with several legs, networks or devices under test.
+    """
+    path = folder / "profile.json"
+    trials = [one for leg in result.legs for one in leg.repetitions]
+    if result.kind != "run" or len(result.legs) != 1 or not trials or path.is_symlink() or not path.is_file():
+        return None
+    given = reading.record(path)
+    if not isinstance(given, dict) or "groups" not in given or network.networks(folder) or trials[0].dut:
+        return None
+    measured = trials[0].profile
+    loads = {group["name"]: group for group in measured.get("groups", [])}
+    groups = [
+        group
+        | {
+            key: loads[group["name"]][key]
+            for key in ("devices", "load")
+            if key in group and key in loads[group["name"]]
+        }
+        for group in given["groups"]
+        if group.get("name") in loads
+    ]
+    phases = {key: measured.get("phases", {}).get(key) for key in ("warmup", "measure")}
+    return given | {
+        "groups": groups,
+        "phases": (given.get("phases") or {}) | {k: v for k, v in phases.items() if v},
+    }
+
+
 def sections(folder: Path) -> list[list[Any]]:
     """Sections of the report that systems make: the anchor and title of each."""
     with contextlib.suppress(Error):
@@ -80,6 +112,7 @@ def run(result: Result, leg: int = 0, trial: int = 0) -> dict[str, Any]:
         "name": result.name,
         "kind": result.kind,
         "finding": result.finding,
+        "hosts": list(dict.fromkeys(h.name for one in legs for r in one.repetitions for h in r.hosts)),
         "facts": [[label(name), text] for name, text in page.facts(result)],
         "verdict": {
             "state": said.state,

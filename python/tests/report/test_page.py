@@ -12,7 +12,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from netdyno.core.result import Result
-from netdyno.core.wire import PausedInterval, RateChange, SeriesPoint
+from netdyno.core.wire import PausedInterval, RateChange, SeriesPoint, WorkerUsage
 from netdyno.report import (
     charts,
     flows,
@@ -317,6 +317,16 @@ def test_a_stub_of_an_interval_joins_the_one_before(result: Json) -> None:
     assert joined[-1].workers[0].cpu < 0.2
     assert without_stubs(points) == points
     assert list(in_order(points, ["web", "sensors"])[3].groups) == ["web", "sensors", "probe"]
+
+
+def test_cores_of_several_hosts_are_told_apart(result: Json) -> None:
+    rep = typed(result).legs[0].repetitions[0]
+    workers = [{"worker": n, "core": 0, "host": host, "cpu": 0.5} for n, host in enumerate(("left", "right"))]
+    rep.series = [
+        point.model_copy(update={"workers": [WorkerUsage(**one) for one in workers]}) for point in rep.series
+    ]
+    lines = charts.cpu(rep.series, rep.model_copy(update={"dut": {}}))["views"][0]["lines"]
+    assert [one["label"]["a"]["host"].strip("\u2068\u2069") for one in lines] == ["left", "right"]
 
 
 def test_a_stopped_run_ends_in_no_peak_and_its_rate_changes_are_marked(result: Json) -> None:

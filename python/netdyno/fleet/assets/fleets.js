@@ -41,6 +41,7 @@ export function open(root, page) {
 
   /** @param {any} fleet */
   const one = (fleet) => html`<h2 class="small">${name(fleet.name)}</h2>
+    ${fleet.runs.map((/** @type {any} */ run) => html`<p>${tr({ t: "Run under way" })}: <a href="#/run/${run.id}">${name(run.name)}</a> <small translate="no">${run.id}</small></p>`)}
     ${table({ t: "Hosts of {fleet}", a: { fleet: { d: fleet.name } } }, [{ t: "Host" }, { t: "State" }, { t: "Load" }, { n: { t: "Cores" } }, { n: { t: "Clock against ours" } }, { t: "Launcher" }, { t: "Version" }],
       fleet.hosts.map((/** @type {any} */ host) => [name(host.name), state(host), load(host), host.cores.length ? String(host.cores.length) : NONE, clock(host), name(host.launcher), host.version === null ? NONE : name(host.version)]), `fleet-${fleet.name}`)}`;
 

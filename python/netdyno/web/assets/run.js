@@ -7,7 +7,7 @@ import { follow, get, post, remove } from "./api.js";
 import { draw as drawing, edges, frame } from "./diagram.js";
 import { figure } from "./figure.js";
 import { Charts } from "./charts.js";
-import { badge, failure, mark, name, say, shown, titled, when } from "./parts.js";
+import { badge, failure, load as loadOf, mark, name, say, shown, titled, when } from "./parts.js";
 
 /** What a load is counted in, where it is not messages. @type {Record<string, {t: string}>} */
 const UNITS = { calls: { t: "calls" }, registrations: { t: "registrations" }, requests: { t: "requests" }, flows: { t: "flows" } };
@@ -144,16 +144,18 @@ export function open(root, context) {
         <progress max="1" .value=${share} aria-label=${tr({ t: "Progress of the trial" })}></progress>
         ${operator
           ? html`<p class="actions">
-              ${paused
+              ${!now.daemon
+                ? nothing
+                : paused
                 ? html`<button type="button" class="press" ?disabled=${asking} @click=${() => act("resume")}>${tr({ t: "Resume" })}</button>`
                 : html`<button type="button" class="press" ?disabled=${asking || now.state !== "running"} @click=${() => act("pause")}>${tr({ t: "Pause" })}</button>`}
               <button type="button" class="press" ?disabled=${asking} @click=${() => act("stop")}>${tr({ t: "Stop" })}</button>
             </p>
-            ${rates()}`
+            ${now.daemon && now.groups.length ? rates() : nothing}`
           : nothing}
       </section>
       ${now.error ? html`<p class="notice">${name(now.error)}</p>` : nothing}
-      <p class="valid ${now.warnings.length ? "doubt" : "good"}">${now.warnings.length ? tr({ t: "May not be valid" }) : tr({ t: "Valid so far" })}</p>
+      ${now.groups.length || now.warnings.length ? html`<p class="valid ${now.warnings.length ? "doubt" : "good"}">${now.warnings.length ? tr({ t: "May not be valid" }) : tr({ t: "Valid so far" })}</p>` : nothing}
       ${now.warnings.map((/** @type {any} */ one) => html`<p class="notice">${tr(one)}</p>`)}
       ${groups()}
       ${found?.legs?.length ? soFar() : nothing}
@@ -181,9 +183,7 @@ export function open(root, context) {
   async function changeRate(event) {
     event.preventDefault();
     const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
-    const typed = String(form.get("rate")).trim();
-    // a bare number is of a second
-    const rate = /^[\d.]+$/.test(typed) ? `${typed}/s` : typed;
+    const rate = String(form.get("rate")).trim();
     changed = null;
     await act("rate", { group: form.get("group"), rate, of: form.get("of") || null }, (found) => {
       changed = found.rates[0];
@@ -200,7 +200,7 @@ export function open(root, context) {
       ${now.groups.length > 1
         ? html`<label>${tr({ t: "Group" })} <select name="group">${now.groups.map((/** @type {any} */ one) => html`<option value=${one.name} translate="no">${one.name}</option>`)}</select></label>`
         : html`<input type="hidden" name="group" value=${now.groups[0]?.name ?? ""}>`}
-      <label>${tr({ t: "Rate" })} <input id="rate" name="rate" required size="10" placeholder="200/s" autocomplete="off" spellcheck="false"></label>
+      <label>${tr({ t: "Rate" })} <input id="rate" name="rate" required size="10" placeholder=${tr({ t: "like {rate}", a: { rate: "200/s" } })} autocomplete="off" spellcheck="false"></label>
       <label>${tr({ t: "of" })} <select name="of"><option value="">${tr({ t: "the whole group" })}</option><option value="flow">${tr({ t: "each flow" })}</option></select></label>
       <button class="press small" ?disabled=${asking || !now.groups.length || !["running", "paused"].includes(now.state)}>${tr({ t: "Change the rate" })}</button>
       ${changed ? html`<span class="hint">${tr(rateChanged())}</span>` : nothing}
@@ -257,6 +257,7 @@ export function open(root, context) {
       <p class="actions">
         <a class="press main" href="/report/${id}?lang=${document.documentElement.lang}" target="_blank" rel="noopener">${tr({ t: "Whole report" })}</a>
         ${(found.sections ?? []).map((/** @type {[string, any]} */ [anchor, title]) => html`<a class="press" href="/report/${id}?lang=${document.documentElement.lang}#${anchor}" target="_blank" rel="noopener">${shown(title)}</a>`)}
+        ${operator && found.again ? html`<a class="press" href="#/build?run=${id}">${tr({ t: "Run again" })}</a>` : nothing}
         ${operator ? html`<button type="button" class="press" @click=${forget}>${tr({ t: "Remove from the list" })}</button>` : nothing}
       </p>
       ${run.legs.length > 1
@@ -289,12 +290,19 @@ export function open(root, context) {
       ${found.files.map((/** @type {any} */ one) => html`<li><a href="/api/runs/${id}/files/${one.name}" download>${one.name}</a> <small>${show(one.bytes, "count")} B</small></li>`)}
     </ul></section>`;
 
+  /** What the run is about. @param {any} subject */
+  const about = (subject) => {
+    const parts = [subject.rate !== null || subject.devices ? loadOf(subject) : "", subject.duration ? show(subject.duration, "s") : ""].filter(Boolean);
+    const hosts = found.run?.hosts ?? [];
+    return html`<p class="under about">${subject.target ? html`→ ${name(subject.target)} ` : nothing}${parts.join(" · ")}${hosts.length ? html` · ${tr({ t: "Hosts" })}: ${name(hosts.join(", "))}` : nothing}${subject.fleet ? html` · ${tr({ t: "Fleet" })}: ${name(subject.fleet)}` : nothing}</p>`;
+  };
+
   function draw() {
     const row = found?.row;
     const running = row?.state === "running";
     render(
       html`<p class="back"><a href="#/">${tr({ t: "Runs" })}</a></p>
-        ${row ? html`<h1>${name(row.name)}</h1><p class="under">${badge(row)} <code translate="no">${row.id}</code> ${when(row.started)}</p>` : nothing}
+        ${row ? html`<h1>${name(row.name)}</h1><p class="under">${badge(row)} <code translate="no">${row.id}</code> ${when(row.started)}</p>${about(row.subject)}` : nothing}
         ${failure(problem)}
         ${running ? live() : found?.run ? over() : nothing}
         ${found && !running ? downloads() : nothing}`,
