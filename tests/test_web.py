@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import http.server
 import json
+import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from browser import Page, ask, dashboard
-from lab import PATIENT, Lab, root
+from browser import Page, ask, dashboard, doors
+from lab import PATIENT, Lab, root, until
+
+from netdyno.core.result import Result
+from netdyno.store import Store
 
 TOP = Path(__file__).resolve().parents[1]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -168,6 +173,145 @@ def test_a_run_is_paused_resumed_and_stopped_on_its_page(lab: Lab, page: Page, s
 
 
 @pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_run_is_named_refused_at_its_fields_found_and_run_again(lab: Lab, page: Page, server: str) -> None:
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/new\"]')")
+    page.js("void (location.hash = '#/new')")
+    page.wait("!!document.querySelector('#url')")
+    start = "document.querySelector('form.form .press.main')"
+
+    def refused(field: str, text: str, right: str) -> None:
+        fill(page, f"#{field}", text)
+        page.js(f"void {start}.click()")
+        page.wait(
+            f"document.querySelector('#{field}').getAttribute('aria-invalid') === 'true'", f"{field}: {text}"
+        )
+        page.wait(f"document.activeElement.id === '{field}'", f"{field} has no focus")
+        assert "ND-104-" in page.js(f"document.querySelector('#{field}-wrong').innerText")
+        fill(page, f"#{field}", right)
+
+    fill(page, "#name", "before-upgrade")
+    fill(page, "#url", server)
+    refused("duration", "soon", "1")
+    refused("option-rate", "fast", "20")
+    refused("url", server.removeprefix("http://"), server)
+    page.js(f"void {start}.click()")
+    page.wait("location.hash.startsWith('#/run/')", "a bare number is refused")
+    page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
+    run = page.js("location.hash").removeprefix("#/run/")
+    assert "before-upgrade" in run
+    assert page.js("document.querySelector('h1').innerText") == "before-upgrade"
+    # as it was, in the builder
+    page.js(
+        "void [...document.querySelectorAll('a.press')].find((one) => one.innerText === 'Run again').click()"
+    )
+    page.wait("(document.querySelector('#yaml')?.value ?? '').includes('groups:')", "there is no profile")
+    again = yaml_of(page)
+    assert again["phases"]["measure"] == "1s" and again["groups"][0]["target"] == server.rstrip("/")
+    page.wait("!document.querySelector('#start').disabled", "it cannot be started")
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_runs_are_found_by_target_and_verdict_page_by_page(lab: Lab, page: Page, server: str) -> None:
+    done = lab.run("run", server, "--rate", "20/s", "--duration", "1s", "--warmup", "0s", "--quiet")
+    assert done.result.legs, done.text
+    with Store(lab.state / "runs.sqlite") as store:
+        for n in range(60):
+            one = done.result.model_copy(
+                deep=True,
+                update={"id": f"20260101-120000-http-{n:06}", "started": f"2026-01-01T12:00:{n:02}Z"},
+            )
+            one.verdict, one.valid = ("fail" if n < 3 else "pass"), True
+            for leg in one.legs:
+                leg.summary.groups[0].target = f"http://lab-{n}/"
+            store.put(one, lab.runs / one.id)
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    rows = "document.querySelectorAll('.run').length"
+    page.wait(f"{rows} === 50", "a page has 50 runs")
+    assert "All runs of this user" in page.text()
+    about = page.js("document.querySelector('.run .about').innerText").replace("\u202f", " ")
+    assert server.rstrip("/") in about and "/s · 1.0 s · p99" in about, about
+    page.js(
+        "void [...document.querySelectorAll('nav.bar button')].find((one) => one.innerText === 'Older').click()"
+    )
+    page.wait(f"{rows} === 11", "the other runs are on no page")
+    for text, count in (("lab-7", 1), ("FAIL", 3), ("fail lab-2", 1), ("nowhere", 0)):
+        fill(page, "input[type=search]", text)
+        page.wait(f"{rows} === {count}", f"{text} finds other runs")
+    # a third tick is not taken in place of the first
+    fill(page, "input[type=search]", "fail")
+    page.wait(f"{rows} === 3")
+    for n in (0, 1):
+        page.js(f"void document.querySelectorAll('.run input')[{n}].click()")
+    page.wait("document.querySelectorAll('.run input')[2].disabled", "a third run can be chosen")
+    assert page.complaints() == []
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_run_that_is_being_set_up_has_nothing_to_steer_and_a_viewer_no_form(lab: Lab, page: Page) -> None:
+    address, token, viewer = doors(lab)
+    result = Result(id="20260101-120000-chain-000000", name="chain", started="2026-01-01T12:00:00Z")
+    folder = lab.runs / result.id
+    folder.mkdir(parents=True)
+    plan = {
+        "id": result.id,
+        "title": "chain",
+        "leg": "ovs",
+        "trial": 1,
+        "trials": 4,
+        "phases": {"measure": 5},
+    }
+    (folder / "events.jsonl").write_text(json.dumps({"event": "start", "plan": plan}) + "\n")
+    with Store(lab.state / "runs.sqlite") as store:
+        store.begin(result, folder)
+        page.driver.get(f"{address}#token={token}")
+        page.wait("!!document.querySelector('.run .of')")
+        page.js(f"void (location.hash = '#/run/{result.id}')")
+        page.wait("document.querySelector('.state')?.innerText === 'setting up'", "the run is not shown")
+        buttons = page.js("[...document.querySelectorAll('main button')].map((one) => one.innerText)")
+        assert "Stop" in buttons and not {"Pause", "Change the rate"} & set(buttons)
+        assert page.js("document.querySelector('.valid')") is None, "nothing was measured yet"
+        store.finish(result)
+    page.js(
+        "void [...document.querySelectorAll('nav button')].find((one) => one.innerText === 'Log out').click()"
+    )
+    page.wait("!!document.querySelector('#token')")
+    page.driver.get(f"{address}#token={viewer}")
+    page.wait("!!document.querySelector('.run .of')")
+    page.js("void (location.hash = '#/new')")
+    page.wait(
+        "document.querySelector('main h1')?.innerText === 'This page is for operators'", "it is not there"
+    )
+
+
+@pytest.mark.limit(120)
+def test_a_dashboard_that_is_ended_by_hand_says_so(lab: Lab) -> None:
+    child = lab.start("web", "--listen", "127.0.0.1:0")
+    assert child.stdout is not None
+    child.stdout.readline()
+    # the address is told before the server takes signals
+    address = child.stdout.readline().split()[1].partition("#")[0]
+    until(lambda: answers(address), 30, "the dashboard does not answer")
+    child.send_signal(signal.SIGINT)
+    done = lab.wait(child)
+    assert done.code == 0, done.text
+    assert "runs under way go on" in done.err and "ND-105" not in done.err
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.mark.browser
 @pytest.mark.limit(300)
 def test_a_search_is_watched_as_it_converges(lab: Lab, page: Page, server: str) -> None:
     words = ["--rate", "400/s", "--devices", "4", "--duration", "1s", "--resolution", "20%", "--quiet"]
@@ -250,6 +394,8 @@ def test_a_profile_is_built_by_form_and_by_yaml_and_run(lab: Lab, page: Page, se
     set_yaml = "(() => { const y = document.querySelector('#yaml'); y.value = arguments[0]; y.dispatchEvent(new Event('input')); })()"
     page.js(set_yaml, "name: [")
     page.wait("!!document.querySelector('.yaml .failure')", "YAML that cannot be read is not told")
+    assert page.js("document.querySelector('#state').innerText") == "The YAML cannot be read."
+    assert page.js("document.querySelector('#said').textContent") == "The YAML cannot be read."
     assert page.js("document.getElementById('at:name').value") == "my-profile"
     page.js(set_yaml, yaml.safe_dump(document))
     page.wait("document.getElementById('at:name')?.value === 'built'", "the form does not follow")

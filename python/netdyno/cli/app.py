@@ -123,7 +123,7 @@ OPTIONS_ELSEWHERE = {
     "--iterations": "--requests", "--num-requests": "--requests", "--qps": "--rate", "-r": "--rate",
     "--body": "--data", "-z": "--duration", "--time": "--duration", "--timelimit": "--duration",
     "-m": "--method", "-b": "--data", "--ca-cert": "--cacert",
-    "--disable-keepalive": "--connection-per-request",
+    "--port": "--listen", "--disable-keepalive": "--connection-per-request",
 }  # fmt: skip
 """What other tools call an option → what it is called here."""
 

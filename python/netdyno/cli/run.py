@@ -11,7 +11,7 @@ from netdyno.cli.execute import execute
 from netdyno.cli.url_options import quick, url_options
 from netdyno.errors import Error
 from netdyno.experiment import cores, limits, spec
-from netdyno.experiment.choose import adjust, choose
+from netdyno.experiment.choose import adjust, choose, renamed
 
 
 @url_options(before="capture")
@@ -23,6 +23,14 @@ def run(
         list[str],
         typer.Argument(help="File, preset, or URLs.", metavar="WHAT", autocompletion=values.any_preset),
     ],
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            help="Name of the run in lists and reports. Default: the profile's, else the protocol.",
+            metavar="NAME",
+        ),
+    ] = None,
     target: Annotated[
         list[str] | None, typer.Option(help="Point a target of the profile elsewhere.", metavar="NAME=URL")
     ] = None,
@@ -112,8 +120,9 @@ def run(
         netdyno run iot-mixed --target broker=mqtt://10.0.0.2 --load 2 --repeat 5
         netdyno run http://10.0.0.2/ --port af_packet:veth0 --ip 10.0.0.1/24 --rate 1000/s
         netdyno run mine.yaml --json --junit verdict.xml
+        netdyno run http://10.0.0.2/ --name before-upgrade
     """
-    chosen = choose(what, quick(given))
+    chosen = renamed(choose(what, quick(given)), name)
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
     over = typed_port = port_options.port(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,16 @@ def _wrap(profile: dict[str, Any]) -> Experiment:
         # what is wrong with it is for the core to say, as with all else in a profile
         name = "profile"
     return spec.load({"name": name, "legs": [{"name": leg, "profile": profile}]}, name)
+
+
+def renamed(chosen: ChosenExperiment, name: str | None, at: str = "--name") -> ChosenExperiment:
+    """The same under another name."""
+    if not name:
+        return chosen
+    if not spec.is_name(name):
+        fix = "Use up to 64 letters, digits, `_`, `.` and `-`, like before-upgrade"
+        raise Error("ND-104-04", f"{name[:80]!r} is not a name", at=at, fix=fix)
+    return replace(chosen, experiment=chosen.experiment.model_copy(update={"name": name}))
 
 
 def adjust(

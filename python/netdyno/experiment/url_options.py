@@ -64,8 +64,8 @@ class UrlOptions:
 
     devices: int | None = _option(
         "--devices",
-        help="URLs: virtual devices, 1 or more. Default: 10, ping and udp 1; with --open 20 times that; with "
-        "--rate 1, or for HTTP and MQTT as many connections as the rate needs.",
+        help="URLs: virtual devices, 1 or more. Default: 10 (ping, udp: 1), with --open 20 times that. With "
+        "--rate: 1; HTTP and MQTT: as many as it needs.",
         value="whole",
         metavar="N",
         keys=("devices",),

@@ -43,6 +43,7 @@ def prepared(request: Mapping[str, Any]) -> tuple[Experiment, Path, bool]:
             raise choose.neither("document")
         chosen = choose.document(document, "document" if is_experiment(document) else "profile", Path())
         experiments.refuse(chosen.experiment)
+    chosen = choose.renamed(chosen, request.get("name"), "name")
     trial = {"load": request.get("load"), "measure": request.get("duration"), "warmup": request.get("warmup")}
     targets = {str(name): str(url) for name, url in (request.get("targets") or {}).items()}
     thresholds = [str(one) for one in request.get("thresholds") or ()]

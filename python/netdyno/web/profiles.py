@@ -41,7 +41,8 @@ async def choices(_: Request) -> Any:
                     "flag": one.flag,
                     "help": one.help,
                     "value": one.value,
-                    "metavar": one.metavar,
+                    # a browser names no file of this machine
+                    "metavar": (one.metavar or "").removesuffix("|@FILE") or None,
                 }
                 for one in OPTIONS.values()
                 if one.name not in start.FILES

@@ -17,7 +17,7 @@ from netdyno.system import proc
 from netdyno.web import run_views
 from netdyno.web.follow import Follower
 
-MOST = 500
+MOST = 1000
 """Runs of the list."""
 WRITES = 10.0
 """Seconds after its last trial in which the process of a run may write more; one that goes on, like a

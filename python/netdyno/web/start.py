@@ -8,16 +8,17 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from netdyno import config, files, paths
+from netdyno.cli import values
 from netdyno.core.client import Client
 from netdyno.errors import Error
 from netdyno.experiment import quick, validation
 from netdyno.experiment.quick import UrlOptions
-from netdyno.experiment.url_options import OPTIONS
+from netdyno.experiment.url_options import OPTIONS, UrlOption
 from netdyno.lazy import loaded
 from netdyno.store import Store
 from netdyno.system import proc, python
@@ -31,10 +32,18 @@ WAIT = 60.0
 FILES = ("cacert", "cert", "key")
 """Options of a URL that name files of this machine: not for browsers."""
 SOURCES = ("urls", "preset", "document", "text", "system")
+READ: Mapping[str, Callable[[str], Any]] = {
+    "load": values.number("--load", 0),
+    "repeat": values.whole("--repeat", 1, 10_000),
+    "duration": values.time("--duration"),
+    "warmup": values.time("--warmup"),
+}
+"""What a request may change of a run, as the command line reads it."""
 KEYS = {
     *SOURCES,
     "form",
     "options",
+    "name",
     "targets",
     "load",
     "duration",
@@ -58,16 +67,15 @@ def parsed(request: Mapping[str, Any]) -> dict[str, Any]:
         )
     if urls := made.pop("urls", None):
         # of our own making: of what a browser says nothing in it names a file
+        made["typed"] = urls
         made["profile"] = from_urls(urls, made.pop("options", None) or {})
     elif system := made.pop("system", None):
         made |= from_form(system, made.pop("form", None) or {})
     elif "text" in made:
         made["document"] = config.parse_text(str(made.pop("text")), "profile")
-    _number(made, "load", float, "Give a factor above 0")
-    _number(made, "repeat", int, "Give a whole number from 1 on")
-    for key in ("duration", "warmup"):
+    for key, read in READ.items():
         if key in made:
-            made[key] = str(made[key])
+            made[key] = read(str(made[key]).strip())
     for key, kind in (("targets", dict), ("thresholds", list)):
         if not isinstance(made.get(key, kind()), kind):
             raise Error("ND-104-10", f"{key} has the wrong form", at=key)
@@ -84,23 +92,14 @@ def from_form(system: Any, form: Any) -> dict[str, Any]:
     return {"profile": made} | ({"traced": {"by": found.form.then, "capture": captured}} if captured else {})
 
 
-def _number(made: dict[str, Any], key: str, kind: type[int] | type[float], fix: str) -> None:
-    if key not in made:
-        return
-    try:
-        made[key] = kind(made[key])
-    except (TypeError, ValueError) as e:
-        raise Error("ND-104-04", "it is not a number", at=key, fix=fix) from e
-    if not made[key] > 0:
-        raise Error("ND-104-05", "it is not above 0", at=key, fix=fix)
-
-
 def from_urls(urls: Any, options: Any) -> dict[str, Any]:
     """The profile of URLs and options, as `netdyno run URL` makes it."""
-    if not isinstance(urls, list) or not all(isinstance(one, str) and quick.is_url(one) for one in urls):
-        raise Error(
-            "ND-104-26", "it is not a URL", at="urls", fix="Write it like http://HOST/ or mqtt://HOST"
-        )
+    listed = urls if isinstance(urls, list) else [urls]
+    for one in listed:
+        if not isinstance(one, str) or not quick.is_url(one):
+            hint = quick.no_url(str(one))
+            fix = hint.fix if hint else "Write it like http://HOST/ or mqtt://HOST"
+            raise Error("ND-104-26", f"{str(one)[:80]!r} is not a URL", at="urls", fix=fix)
     if not isinstance(options, dict):
         raise Error("ND-104-10", "options are no object", at="options")
     given: dict[str, Any] = {}
@@ -116,21 +115,21 @@ def from_urls(urls: Any, options: Any) -> dict[str, Any]:
         if name in FILES or (name == "data" and any(str(part).startswith("@") for part in _several(value))):
             what = "a file of this machine cannot be named from a browser"
             raise Error("ND-104-16", what, at=one.flag, fix="Start this run on the command line")
-        given[name] = _value(one.value, value, one.flag)
-    return quick.profile(urls, UrlOptions(**given))
+        given[name] = _value(one, value)
+    return quick.profile(listed, UrlOptions(**given))
 
 
 def _several(value: Any) -> tuple[str, ...]:
     return tuple(str(one) for one in (value if isinstance(value, list) else [value]))
 
 
-def _value(kind: str, value: Any, at: str) -> Any:
-    match kind:
+def _value(one: UrlOption, value: Any) -> Any:
+    """An option's value, as the command line reads it."""
+    match one.value:
         case "whole":
-            try:
-                return int(value)
-            except (TypeError, ValueError) as e:
-                raise Error("ND-104-04", "it is not a whole number", at=at) from e
+            return values.whole(one.flag, one.least, one.most or values.MOST_WHOLE)(str(value).strip())
+        case "quantity" if one.unit:
+            return one.unit.text(str(value).strip(), one.flag)
         case "texts":
             return _several(value)
         case "flag" | "switch":
@@ -141,7 +140,10 @@ def _value(kind: str, value: Any, at: str) -> Any:
 def check(request: Mapping[str, Any]) -> None:
     """Refuse what cannot run; a document may name what a client over TCP may."""
     experiment, folder, confined = job.prepared(request)
-    validation.refuse(experiment, folder, confined=confined)
+    typed = request.get("typed")
+    # of URLs the places are options, as on the command line
+    place = (lambda _, at: quick.option_of(typed, at)) if typed else validation.in_leg
+    validation.refuse(experiment, folder, place=place, confined=confined)
 
 
 class Jobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import socket
 import ssl
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from netdyno import paths, reading
+from netdyno import errors, paths, reading
 from netdyno.cli import console
 from netdyno.errors import Error
 from netdyno.web import serve
@@ -34,10 +35,12 @@ def web(
         typer.Option(help="Another host name by which browsers reach it.", metavar="HOST"),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the operator's token; else a new one.", metavar="FILE")
+        Path | None,
+        typer.Option(help="File with the operator's token, mode 0600; else a new one.", metavar="FILE"),
     ] = None,
     viewer_token_file: Annotated[
-        Path | None, typer.Option(help="File with the viewers' token; else a new one.", metavar="FILE")
+        Path | None,
+        typer.Option(help="File with the viewers' token, mode 0600; else a new one.", metavar="FILE"),
     ] = None,
     cert: Annotated[
         Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).", metavar="FILE")
@@ -68,6 +71,8 @@ def web(
         raise Error(
             "ND-104-07", "both tokens are the same", at="--viewer-token-file", fix="Use another token"
         )
+    if cert:
+        _check_certificate(cert, key)
     made = serve.listen(host, port)
     port = made.getsockname()[1]
     hosts = {_bracketed(host), *LOOPBACK, *(name or ())} - {"0.0.0.0", "[::]"}
@@ -79,16 +84,27 @@ def web(
     shown = (name or [_bracketed(host) if host not in ("0.0.0.0", "::") else "127.0.0.1"])[0]
     console.line(f"operator: {scheme}://{shown}:{port}/#token={tokens[OPERATOR]}")
     console.line(f"viewer:   {scheme}://{shown}:{port}/#token={tokens[VIEWER]}")
+    others = sorted(hosts - {shown, *LOOPBACK})
+    if others and host in ("0.0.0.0", "::"):
+        console.note(f"it answers to these names, too: {', '.join(others)}")
     if scheme == "http" and not _is_loopback(made):
         console.note("warning: the token goes over the network as it is; use --cert, or listen on 127.0.0.1")
     try:
         more = {"ssl_certfile": cert, "ssl_keyfile": key} if cert else {}
         asyncio.run(serve.server(app, **more).serve(sockets=[made]))
+    except Error as e:
+        if e.exit_code != errors.INTERRUPTED:
+            raise
+        console.note("the dashboard has ended; runs under way go on")
+
+
+def _check_certificate(cert: Path, key: Path | None) -> None:
+    """Refuse what cannot be served, before anybody is told where."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as e:
         what = f"the certificate or its key cannot be used: {e}"
         raise Error("ND-104-20", what, at=f"--cert {cert}", fix="Name PEM files that belong together") from e
-    except KeyboardInterrupt:
-        return
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -120,6 +136,9 @@ def _is_loopback(made: socket.socket) -> bool:
 def _token(file: Path | None) -> str:
     if file is None:
         return secrets.token_urlsafe(24)
+    if not file.exists():
+        fix = f"Make it: (umask 077; openssl rand -base64 24 > {shlex.quote(str(file))})"
+        raise Error("ND-104-20", "there is no such file for the token", at=str(file), fix=fix)
     if file.is_file() and file.stat().st_mode & 0o077:
         fix = f"chmod 600 {file}"
         raise Error("ND-104-13", "others may read the file with the token", at=str(file), fix=fix)

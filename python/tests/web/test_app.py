@@ -15,7 +15,7 @@ from netdyno.core.wire import PhaseLengths
 from netdyno.errors import Error
 from netdyno.store import Store
 from netdyno.systems import SYSTEMS
-from netdyno.web import assets
+from netdyno.web import assets, run_views, start
 from netdyno.web.sources import Look
 from tests.web.conftest import SITE, post
 
@@ -115,6 +115,55 @@ def test_a_start_that_cannot_be_is_refused(
     answer = post(operator, "/api/start", request_)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["code"] == expected, answer.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "at"),
+    [
+        ({"urls": ["127.0.0.1:8080"]}, "urls"),
+        ({"duration": "soon"}, "--duration"),
+        ({"repeat": "1.5"}, "--repeat"),
+        ({"name": "a b"}, "name"),
+        ({"options": {"rate": "fast"}}, "--rate"),
+        ({"options": {"devices": "0"}}, "--devices"),
+        ({"thresholds": ["quick"]}, "--threshold 'quick'"),
+    ],
+)
+@pytest.mark.daemon
+def test_what_the_form_refuses_is_told_at_its_field(
+    operator: TestClient, changes: dict[str, Any], at: str
+) -> None:
+    error = post(operator, "/api/start", {"urls": ["http://127.0.0.1/"]} | changes).json()["error"]
+    assert error["at"] == at, error
+    assert error["fix"], "it says what to write"
+
+
+def test_the_form_takes_what_the_command_line_takes() -> None:
+    made = start.parsed(
+        {"urls": ["http://127.0.0.1/"], "duration": "2", "load": "2", "options": {"rate": " 5k/s "}}
+    )
+    assert (made["duration"], made["load"]) == ("2s", 2.0)
+    assert made["profile"]["description"].startswith("http: 5k/s requests")
+
+
+def test_a_run_is_run_again_with_the_load_and_times_that_it_had(tmp_path: Path) -> None:
+    given = {
+        "name": "p", "phases": {"drain": "1s"},
+        "groups": [{"name": "web", "target": "http://a", "devices": 10, "model": {"http": {}}}],
+    }  # fmt: skip
+    (tmp_path / "profile.json").write_text(json.dumps(given))
+    group = given["groups"][0] | {"devices": 20, "load": {"closed": {}}, "stall": "2s"}
+    measured = {"groups": [group], "phases": {"warmup": "0s", "measure": "7s", "drain": "1s"}}
+    legs = [{"name": "sockets", "repetitions": [{"run": "r", "profile": measured}]}]
+    plain = {"id": "r", "name": "p", "started": "", "legs": legs}
+    again = run_views.profile(tmp_path, Result.model_validate(plain))
+    assert again == given | {
+        "groups": [given["groups"][0] | {"devices": 20}],
+        "phases": {"drain": "1s", "warmup": "0s", "measure": "7s"},
+    }
+    # several legs are an experiment
+    other = {"name": "other", "repetitions": []}
+    assert run_views.profile(tmp_path, Result.model_validate(plain | {"legs": [*legs, other]})) is None
 
 
 @pytest.mark.daemon

@@ -4,7 +4,7 @@ import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { get, post } from "./api.js";
 import { draw as drawing, edges, frame } from "./diagram.js";
-import { failure, name, say, titled } from "./parts.js";
+import { asked, failure, name, say, titled } from "./parts.js";
 import { at, fits, place, places, put } from "./schema.js";
 import { id, keys } from "./form.js";
 import { TEMPLATES, TOPOLOGIES, factorPaths, placed } from "./experiment.js";
@@ -101,7 +101,9 @@ function build(root, page, kind) {
       const [found, choices] = await Promise.all([get(kind.schema), get("/api/choices")]);
       context.root = schema = found;
       presets = choices.presets.filter((/** @type {any} */ one) => one.experiment === kind.isExperiment);
-      take(context.document);
+      // a run that is to be run again, or what was built last
+      const run = kind.isExperiment ? null : asked().get("run");
+      take(run ? await get(`/api/runs/${encodeURIComponent(run)}/profile`) : context.document);
       await settle();
     } catch (e) {
       problem = stopped(e);
@@ -173,7 +175,10 @@ function build(root, page, kind) {
         if (mine !== turn || closed) return;
         judged(found);
       } catch (e) {
-        if (mine === turn && !closed) unread = stopped(e);
+        if (mine === turn && !closed) {
+          unread = stopped(e);
+          say({ t: "The YAML cannot be read." });
+        }
       }
       draw();
     });
@@ -237,7 +242,9 @@ function build(root, page, kind) {
         ? { t: "1 problem" }
         : { t: "{n} problems", a: { n: String(context.errors.length) } };
   const status = () =>
-    checked
+    unread
+      ? html`<span class="state bad">${tr({ t: "The YAML cannot be read." })}</span>`
+      : checked
       ? html`<span class="state ${context.errors.length ? "bad" : "good"}">${tr(verdict())}</span>`
       : html`<span class="state">${tr({ t: "Checking…" })}</span>`;
 

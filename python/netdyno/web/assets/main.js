@@ -73,7 +73,8 @@ async function route() {
     const open = found.open ?? (await import(`./${found.script}`)).open;
     if (mine === opened) page = open(main, { user, name: here.match(found.at)?.[1] ?? "", expired });
   } else {
-    page = { render: () => render(html`<h1>${tr({ t: "There is no such page" })}</h1>`, main) };
+    const closed = PAGES.some((one) => one.at.test(here));
+    page = { render: () => render(html`<h1>${tr(closed ? { t: "This page is for operators" } : { t: "There is no such page" })}</h1>`, main) };
     page.render();
   }
 }

@@ -2,6 +2,7 @@
 
 import { html, nothing, svg } from "./lit-html.js";
 import { tr } from "./i18n.js";
+import { NONE, show } from "./format.js";
 
 /** @param {any} text a message or data, said by a screen reader */
 export function say(text) {
@@ -50,11 +51,17 @@ const STATES = {
   fail: { t: "Fail" },
   none: { t: "No verdict" },
   invalid: { t: "Not valid" },
+  interrupted: { t: "Interrupted" },
 };
+
+/** The load of a run: what was intended, or how many devices sent as fast as they could. @param {any} subject */
+export const load = (subject) =>
+  subject.rate !== null ? show(subject.rate, "/s") : subject.devices ? tr({ t: "{n} devices", a: { n: show(subject.devices, "count") } }) : NONE;
 
 /** In a word how a run is, and its tone. @param {any} row @returns {[string, any]} */
 export function state(row) {
-  const key = row.state !== "done" ? row.state : row.valid || row.kind !== "run" ? row.verdict : "invalid";
+  const stopped = row.state === "done" && row.verdict === "none" && row.subject.interrupted;
+  const key = stopped ? "interrupted" : row.state !== "done" ? row.state : row.valid || row.kind !== "run" ? row.verdict : "invalid";
   return [key, STATES[key] ?? { d: key }];
 }
 
