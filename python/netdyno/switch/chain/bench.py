@@ -95,6 +95,9 @@ class ChainBench:
             counters["switch.cpu"] = lab.cpu() - cpu
             counters |= moved(before, lab.counters())
             counters |= hops.differences(seen_before, hops.counters(lab, passed))
+            if metrics and (missed := hops.bypassed(lab, passed, counters)):
+                # throughput of another way is none of the chain
+                metrics, why = {}, missed
             if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
                 metrics[hops.CPU.name] = taken
         return Observation(

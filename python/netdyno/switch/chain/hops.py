@@ -30,6 +30,10 @@ CPU = Metric("cpu_per_packet", "s", "lower")
 switch, and programs of functions. Client and server, and whatever else runs on the machine, are left out."""
 PREFIX = "hop/"
 NEAR = frozenset(f"dev.{port}.{way}_packets" for port in ("in", "eth0") for way in ("rx", "tx"))
+NEAR_BYTES = {f"near.{way}_bytes": (f"dev.in.{way}_bytes", f"dev.eth0.{way}_bytes") for way in ("rx", "tx")}
+"""Bytes at a hop's port towards the client: packets are joined and parted on their way."""
+MISSED, FEW = 0.5, 100_000.0
+"""Of the bytes that arrive at an end, the share that each function must have seen; of fewer none is asked."""
 INTERNAL = "switch/"
 """Before the counters that a switch has of its own, beside those of its ports."""
 REASONS: Mapping[str, str] = {
@@ -99,8 +103,10 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
         for way in ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped"):
             counted[way] = sum(v for k, v in seen.items() if _interface(k) and k.endswith(f".{way}"))
         counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
+        counted |= {name: sum(seen.get(one, 0.0) for one in of) for name, of in NEAR_BYTES.items()}
         if ports := [(one.interface, name) for one, name in shared if one.host == host]:
-            # its interfaces show copies, and these only while somebody watches: the switch has counted
+            # its interfaces show copies, and these only while somebody watches: the switch counts packets
+            counted = {name: value for name, value in counted.items() if name not in NEAR_BYTES}
             for way, other in (("rx", "tx"), ("tx", "rx")):
                 for kind in ("packets", "dropped"):
                     counted[f"{way}_{kind}"] = sum(
@@ -128,6 +134,31 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
 def differences(before: Mapping[str, float], after: Mapping[str, float]) -> Counters:
     """By how much each counter moved."""
     return {name: value - before.get(name, 0.0) for name, value in after.items()}
+
+
+def bypassed(lab: ChainLab, functions: Sequence[str], counted: Mapping[str, float]) -> str:
+    """Which function saw much less than what arrived at the end behind it, in words; nothing: none did.
+
+    What is lost before a function is not at the end either, and so is no sign of another way.
+    """
+
+    def of(hosts: Sequence[str], way: str) -> float | None:
+        found = [counted.get(f"{PREFIX}{host}/near.{way}_bytes") for host in hosts]
+        return None if None in found else sum(one or 0.0 for one in found)
+
+    for end, way, to in ((SERVER, "rx", "the server"), (CLIENT, "tx", "the client")):
+        # the server's frames come to the client from the function's port towards it
+        arrived = of([end], "rx") or 0.0
+        for name, hosts in passed(lab, functions).items():
+            if name not in lab.chain.vnfs or lab.chain.mirror(name):
+                continue
+            saw = of(hosts, way)
+            if saw is not None and arrived > FEW and saw < MISSED * arrived:
+                return (
+                    f"{arrived:,.0f} bytes came to {to}, and only {saw:,.0f} of them passed {name}: "
+                    "the others took another way"
+                )
+    return ""
 
 
 def cpu_per_packet(counted: Mapping[str, float]) -> float | None:
