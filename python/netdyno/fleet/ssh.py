@@ -139,6 +139,8 @@ class Ssh:
         folder = FOLDER + secrets.token_hex(6)
         own = "" if host.mtls is None else str(certificates.new_folder(host.name))
         agent = Agent(host, f"{folder}/core.sock", folder=folder, identity=own)
+        # where it cannot be reached, nothing is made that would have to be undone
+        _run(host, ":", timeout=CONNECT + START)
         notes.write("fleet_agent", agent=agent.as_dict(), words=f"agent of the fleet {fleet} on {host.name}")
         _run(host, f"umask 077; mkdir {folder}")
         program = host.program

@@ -87,13 +87,15 @@ class SshHost:
     def failed(self, said: str) -> Error:
         """What it said last, and what to do about it."""
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        what, fix = (lines[-1] if lines else "it ended without a word"), f"Try `ssh {self.address}`"
+        what = lines[-1].rstrip(".") if lines else "it ended without a word"
+        by_hand = " ".join(["ssh", *(["-p", str(self.port)] if self.port else []), self.address])
+        fix = f"Try `{by_hand}`"
         if "shared libraries" in said:
             fix = "Install what it names on the host (Debian: libdpdk-dev), or name another `program:`"
         elif "Permission denied" in said:
             fix = "Let the key in without a password: `ssh-copy-id`, or name it with `key`"
         elif "Host key verification" in said:
-            fix = "Accept the host's key once with `ssh`, or name its file with `known_hosts`"
+            fix = f"Accept the host's key once with `{by_hand}`, or name its file with `known_hosts`"
         return Error(self.code, what, at=self.address, fix=fix)
 
 
