@@ -83,7 +83,10 @@ OUTPUTS: Mapping[str, Any] = {
 """Where a result goes: fields of `Outputs`."""
 
 Fleet = Annotated[
-    str | None, typer.Option(help="Generate the load from the hosts of this fleet.", metavar="NAME")
+    str | None,
+    typer.Option(
+        help="Generate the load from the hosts of this fleet: its name, or its HOSTS.YAML.", metavar="NAME"
+    ),
 ]
 Tolerate = Annotated[
     int,

@@ -16,7 +16,7 @@ from netdyno.core.address import Address
 from netdyno.core.client import Client
 from netdyno.errors import Error
 from netdyno.experiment.measurer import LocalKernel
-from netdyno.fleet.hosts import PER_RELAY, HostSpec
+from netdyno.fleet.hosts import PER_RELAY, HostSpec, read
 from netdyno.system.journal import Journal
 from netdyno.system.ssh import SshHost
 
@@ -162,7 +162,10 @@ def coming_up(name: str) -> Iterator[None]:
 
 
 def load(name: str) -> Fleet:
-    """A fleet that is up. Raises `ND-104-90` when there is none of this name."""
+    """A fleet that is up, by its name or its hosts.yaml. Raises `ND-104-90` when there is none."""
+    # no name of a fleet has a dot
+    if name.endswith((".yaml", ".yml", ".json")):
+        name = read(Path(name)).name
     if name not in names():
         up = ", ".join(names())
         fix = f"These are up: {up}" if up else "Start one with `netdyno fleet up hosts.yaml`"

@@ -17,6 +17,7 @@ from netdyno.core import daemon
 from netdyno.core.mtls import CA, CERT, KEY
 from netdyno.errors import Error
 from netdyno.fleet import agents
+from netdyno.fleet.hosts import HostSpec
 
 AGENT_CERT, AGENT_KEY = "agent.pem", "agent.key"
 UP_DAYS = 7
@@ -82,6 +83,16 @@ def write(made: Certificates, folder: Path) -> None:
     write_client(made, folder)
     for place, texts in agents_files.items():
         _write(place, texts)
+
+
+def refuse_used(hosts: Sequence[HostSpec]) -> None:
+    """Raise while a fleet that is up reaches agents by certificates that would be replaced."""
+    folders = {one.certificates for one in hosts if one.certificates is not None}
+    for name in agents.names():
+        used = {one.identity for one in agents.load(name).agents if one.host.launcher == "address"}
+        if both := used & folders:
+            what = f"the fleet {name} is up, and reaches its agents by the certificates here"
+            raise Error("ND-104-90", what, at=min(both), fix=f"Run `netdyno fleet down {name}` before")
 
 
 def _refuse_others(folder: Path, names: Sequence[str]) -> None:

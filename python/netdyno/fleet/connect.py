@@ -19,12 +19,14 @@ def connector(name: str, tolerate: int) -> Connect:
 def hosts(name: str) -> list[FleetHost]:
     """The hosts of a fleet. Raises `ND-104-90` where none is up."""
 
+    fleet = agents.load(name)
+
     def alone(agent: Agent) -> FleetHost:
-        connect = _connector(Fleet(name, (agent,)), 0)
+        connect = _connector(Fleet(fleet.name, (agent,)), 0)
         ports = tuple(port.settings() for port in agent.host.ports)
         return FleetHost(agent.host.name, connect, launcher(agent.host).kernel(agent.host), ports)
 
-    return [alone(agent) for agent in agents.load(name).agents]
+    return [alone(agent) for agent in fleet.agents]
 
 
 def _connector(fleet: Fleet, tolerate: int) -> Connect:

@@ -41,7 +41,10 @@ def _names(incomplete: str) -> list[str]:
     return [name for name in agents.names() if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(help="Name of a fleet that is up.", autocompletion=_names)]
+Name = Annotated[
+    str,
+    typer.Argument(help="Name of a fleet that is up, or its HOSTS.YAML.", autocompletion=_names),
+]
 
 
 @app.command(cls=Verb)
@@ -50,20 +53,26 @@ def up(file: HostsFile) -> None:
 
     HOSTS.YAML lists hosts: processes of this machine, each in a network namespace if need be, machines that
     `ssh` reaches without a password, or agents that run already. The agents stay until `netdyno fleet down`.
+    Of a fleet that is up, the agents that do not answer are started again; the others stay as they are.
     Control connections to other machines go through SSH or mutual TLS.
 
         netdyno fleet up hosts.yaml
         netdyno run http://10.0.0.2/ --fleet hosts
     """
     read = hosts.read(file)
+    before = agents.load(read.name).agents if read.name in agents.names() else ()
     made = begin(read.name, read.hosts, read.agents_per_relay)
+    if again := [one.host.name for one in made.agents if before and one not in before]:
+        console.line(f"started again: {', '.join(again)}")
     console.line(f"fleet {made.name} is up: {', '.join(one.host.name for one in made.agents)}")
     console.line(f"use it with `netdyno run … --fleet {made.name}`")
 
 
 @app.command("status", cls=Verb)
 def show_status(
-    name: Annotated[str | None, typer.Argument(help="Name of a fleet; default all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of a fleet, or its HOSTS.YAML; default all.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Ask the agents of a fleet how they are, and what runs.
@@ -104,8 +113,8 @@ def _run(fleet: str, run: dict[str, Any]) -> str:
 def _row(one: dict[str, Any]) -> list[str]:
     if one["error"]:
         return [one["name"], one["launcher"], f"lost: {one['error']['what']}", "", "", ""]
-    cores = ", ".join(str(core) for core in one["cores"])
-    state = one["state"] if one["left"] is None else f"{one['state']}, {one['left']:.0f} s left"
+    cores = str(len(one["cores"]))
+    state = "ready" if one["left"] is None else f"{one['state']}, {one['left']:.0f} s left"
     clock = f"{one['clock_offset'] * 1e3:+.3f} ms ± {one['clock_error'] * 1e3:.3f} ms"
     return [one["name"], one["launcher"], state, one["version"], cores, clock]
 
@@ -120,10 +129,11 @@ def collect(name: Name, as_json: Json = False) -> None:
 
         netdyno fleet collect lab
     """
-    fleet, run = agents.load(name), orphan.orphan(name)
+    fleet = agents.load(name)
+    run = orphan.orphan(fleet.name)
     put_back()
     code = _collected(fleet, run, as_json)
-    orphan.forget(name)
+    orphan.forget(fleet.name)
     raise typer.Exit(code)
 
 
@@ -189,11 +199,12 @@ def make_certificates(
     default `certificates` beside HOSTS.YAML: `ca.pem`, `client.pem` and `client.key` are for this machine,
     and the folder HOST in it is for the agent there: `netdynod --mtls HOST:PORT --identity FOLDER`. The key
     of the CA is not kept. Called again, the command makes a new CA: agents with new certificates refuse the
-    old ones.
+    old ones. While a fleet that is up uses those of a folder, they are not replaced.
 
         netdyno fleet certificates hosts.yaml
     """
     read = hosts.read(file)
+    certificates.refuse_used(read.hosts)
     folders: dict[str, list[str]] = {}
     for host in read.hosts:
         if host.certificates is not None:
@@ -245,11 +256,14 @@ def down(
     """End the agents of a fleet, and remove what was made for them.
 
     A run that uses them ends too. What `--force` leaves on a host that cannot be reached is removed by
-    `netdyno restore` once it can be.
+    `netdyno restore` once it can be; exit code 92 says that there is such a host.
 
         netdyno fleet down lab
     """
-    agents.load(name)
-    for left in end(name, force):
-        console.note(f"not ended: {left}")
-    console.line(f"fleet {name} is down")
+    name = agents.load(name).name
+    left = end(name, force)
+    for one in left:
+        console.note(f"not ended, and may still run: {one}")
+    console.line(f"fleet {name} is down" + (", but for agents that could not be ended" if left else ""))
+    if left:
+        raise typer.Exit(92)
