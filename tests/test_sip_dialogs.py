@@ -73,7 +73,7 @@ def test_ack_and_bye_go_to_the_remote_target(lab: Lab, sockets: str) -> None:
         done = lab.run("run", lab.write("t.json", json.dumps(document(port, model, load=load))), "--quiet")
     assert done.code == 0, done.text
     calls = group(done, "phones").total.own["session_requests"]
-    assert calls >= 15
+    assert calls > 5, "20 on average, by chance"
     assert group(done, "phones").total.own["sessions_completed"] == calls
     assert got["BYE", "contact"] >= calls and got["ACK", "contact"] >= calls
     assert got["BYE", "server"] == got["ACK", "server"] == 0
