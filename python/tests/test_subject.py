@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from netdyno.cli import compare, console
+from netdyno.cli import app, compare, console
 from netdyno.core.result import Estimate, GroupSummary, Leg, Repetition, Result, Summary
 from netdyno.core.wire import Counts, Distribution, PhaseLengths
 from netdyno.export import markdown
@@ -17,6 +17,8 @@ from netdyno.report import runs as page
 from netdyno.stats import runs
 from netdyno.stats.subject import TARGETS, Subject, named, of_profiles, subject
 from netdyno.store import Store
+
+from .command import result as stored
 
 PROFILE = {"groups": [{"name": "web", "target": "http://a", "model": {"http": {"interval": "100ms"}}}]}
 
@@ -105,3 +107,13 @@ def test_a_refused_run_is_no_run_without_a_difference(monkeypatch: pytest.Monkey
     # of a baseline that was refused nothing can be said
     assert not runs.compare(refused, good).worse
     assert told(refused, good, monkeypatch)[2].verdict.id == "Not comparable"
+
+
+def test_a_run_is_called_as_it_is_asked(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.call(["run", str(profile), "-q", "--name", "before-upgrade"]) == 0
+    (found, _) = stored(tmp_path)
+    assert found.name == "before-upgrade" and "-before-upgrade-" in found.id
+    assert app.call(["run", str(profile), "-q", "--name", "before upgrade"]) == 104
+    assert "'before upgrade' is not a name\n  at  --name" in capsys.readouterr().err
