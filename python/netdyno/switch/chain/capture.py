@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import NamedTuple
 
-from netdyno.switch.chain.sight import Key, Sighting, encapsulation, key, server_port
+from netdyno.switch.chain.sight import SIGN, Key, Sighting, content, encapsulation, key, server_port
 from netdyno.switch.chain.steering import Port
 from netdyno.switch.tunnel import unwrapped
 from netdyno.system import namespace
@@ -26,6 +27,16 @@ THREADS = 32
 """That open and close sockets: the kernel takes 16 ms for each to end, most of it waiting."""
 MOST = 200_000
 """Sightings that are kept at most."""
+
+
+class Origin(NamedTuple):
+    """Where a packet was seen first."""
+
+    at: int
+    port: Port
+    sends: bool
+    about: tuple[int, int, int] | None
+    """Its protocol and ports there."""
 
 
 class Captures:
@@ -44,9 +55,18 @@ class Captures:
         """Of each packet, when and by which host it was sent first, and its protocol and ports there."""
         self.frames: dict[tuple[Key, Port], bytes] = {}
         """Of each packet, as it was at each port that sent it first."""
+        self.every: dict[Key, list[Sighting]] = defaultdict(list)
+        """As `seen`, of all time since its making."""
+        self.origins: dict[Key, Origin] = {}
+        """Where each packet was sent first, of all time."""
+        self.unread: list[Sighting] = []
+        """Frames with a mark of a conversation, in headers that are not read."""
+        self.exact = True
+        """Whether each packet is to be what was sent, and as often."""
         self.last = time.monotonic()
         self.lock = threading.Lock()
-        self._count = 0
+        self._count = self._kept = 0
+        self._received: dict[Key, tuple[int, int, int] | None] = {}
         self._tunnelled = frozenset(tunnelled)
         self._sockets: dict[int, tuple[socket.socket, Port, bool | None]] = {}
         self._poll = select.epoll()
@@ -85,12 +105,26 @@ class Captures:
             return {one: self.senders[one][2] for one, seen in self.seen.items()
                     if any(s.sends and s.port == port for s in seen)}  # fmt: skip
 
+    def new(self) -> dict[Key, Origin]:
+        """Packets that are seen for the first time: where they were sent first, or received if nobody sent
+        them."""
+        with self.lock:
+            found = {}
+            for one, seen in self.seen.items():
+                if len(self.every[one]) == len(seen):
+                    first = min(seen, key=lambda s: s.at)
+                    found[one] = self.origins.get(one) or Origin(
+                        first.at, first.port, False, self._received.get(one)
+                    )
+            return found
+
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Forget what was seen, but for `every` and `origins`."""
         with self.lock:
             self.seen.clear()
             self.senders.clear()
             self.frames.clear()
+            self.unread.clear()
             self._count = 0
             self.last = time.monotonic()
 
@@ -137,7 +171,7 @@ class Captures:
                     continue
                 outer, inner = str(found[0]), found[1]
             known = key(inner)
-            if known is None:
+            if known is None and SIGN not in inner:
                 continue
             stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
             at = nanoseconds(stamp) if stamp else time.time_ns()
@@ -149,14 +183,30 @@ class Captures:
                 if self._count >= MOST:
                     continue
                 self._count += 1
-                self.seen[known].append(Sighting(at, port, sends, encapsulation(inner), outer))
-                if sends:
-                    # sockets are read in no order of time
-                    if known not in self.senders or at < self.senders[known][0]:
-                        self.senders[known] = (at, port.host, server_port(inner))
-                    if copy is None:
-                        self.frames.setdefault((known, port), frame)
                 self.last = time.monotonic()
+                if known is None:
+                    self.unread.append(Sighting(at, port, sends))
+                    continue
+                self._keep(
+                    known, Sighting(at, port, sends, encapsulation(inner), outer, content(inner)), inner
+                )
+                if sends and copy is None:
+                    self.frames.setdefault((known, port), frame)
+
+    def _keep(self, known: Key, one: Sighting, inner: bytes) -> None:
+        self.seen[known].append(one)
+        if self._kept < MOST:
+            self._kept += 1
+            self.every[known].append(one)
+        if not one.sends:
+            if known not in self._received and known not in self.origins:
+                self._received[known] = server_port(inner)
+            return
+        # sockets are read in no order of time
+        if known not in self.senders or one.at < self.senders[known][0]:
+            self.senders[known] = (one.at, one.port.host, server_port(inner))
+        if known not in self.origins or one.at < self.origins[known].at:
+            self.origins[known] = Origin(one.at, one.port, True, server_port(inner))
 
 
 def _opened(space: Callable[[str], str], place: tuple[Port, str, bool | None]) -> socket.socket:

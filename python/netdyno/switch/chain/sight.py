@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
@@ -16,9 +17,21 @@ ND = (135, 136)
 """Types of ICMPv6: neighbour solicitation and advertisement (RFC 4861 section 4)."""
 TUNNEL = "tunnel"
 """What is at fault where packets are not as they are to be between two switches."""
-_MARK = re.compile(rb"netdyno-chain-[0-9a-f]{16}-(?:there|back)")
+SIGN = b"netdyno-chain"
+"""What the payload of each conversation begins with."""
+MARK = re.compile(rb"netdyno-chain-[0-9a-f]{16}-(?:there|back)")
 Key = tuple[object, ...]
 """Tells a packet at every hop, whatever a NAT changes of its addresses and ports."""
+
+
+class Content(NamedTuple):
+    """Of a datagram or segment, what only some functions may change."""
+
+    macs: bytes
+    addresses: bytes
+    ports: bytes
+    dscp: int
+    payload: bytes
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,8 @@ class Sighting:
     """Its encapsulation in words; empty: none."""
     outer: str = ""
     """The headers of its tunnel in words; empty: it is in none."""
+    content: Content | None = None
+    """What is in it, of TCP and UDP."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,13 @@ class Fault:
     """A second rule, where two disagree and nothing tells which of them is right."""
     excess: bool = False
     """Whether there is one packet too many: any rule before may have made it."""
+    leak: bool = False
+    """Whether there is a packet that is not to be there at all."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether no busy machine makes it, as one loses packets."""
+        return self.excess or self.leak
 
     def __str__(self) -> str:
         if self.rule and self.also:
@@ -71,7 +93,7 @@ def key(frame: bytes) -> Key | None:
     protocol, transport, end, suffix = found
     if protocol == 6 and len(frame) >= transport + 20:
         numbers, words = frame[transport + 4 : transport + 12], frame[transport + 12] >> 4
-        if mark := _MARK.search(frame, transport + words * 4, end):
+        if mark := MARK.search(frame, transport + words * 4, end):
             return f"tcp{suffix}", mark[0]
         return f"tcp{suffix}", numbers, frame[transport + 13], end - transport - words * 4
     if protocol == 17 and len(frame) >= transport + 8:
@@ -89,6 +111,20 @@ def server_port(frame: bytes) -> tuple[int, int, int] | None:
         return None
     source, target = struct.unpack_from("!HH", frame, found[1])
     return found[0], source, target
+
+
+def content(frame: bytes) -> Content | None:
+    """What is in a frame of TCP or UDP; None for others."""
+    frame, kind, at = _inner(frame)
+    found = _transport(frame, kind, at)
+    if found is None or found[0] not in (6, 17) or len(frame) < found[1] + 8:
+        return None
+    protocol, transport, end, suffix = found
+    head = (frame[transport + 12] >> 4) * 4 if protocol == 6 and len(frame) > transport + 12 else 8
+    addresses = frame[at + 8 : at + 40] if suffix else frame[at + 12 : at + 20]
+    traffic = struct.unpack_from("!H", frame, at)[0] >> 4 if suffix else frame[at + 1]
+    ports = frame[transport : transport + 4]
+    return Content(frame[:12], addresses, ports, (traffic & 0xFF) >> 2, frame[transport + head : end])
 
 
 def _transport(frame: bytes, kind: bytes, at: int) -> tuple[int, int, int, str] | None:
@@ -149,20 +185,43 @@ def judge(
                 return _fault(step, path[place - 1], what)
             continue
         if count > sent:
-            what = f"{step} it {count} times, and it was sent {_times(sent)}"
-            received = sum(
-                len(of) for (port, sends), of in at.items() if port.host == step.port.host and not sends
-            )
-            # a function that sends more than it received does so by itself, and no rule
-            return _fault(step, path[place - 1], what, excess=bool(step.rule) or received > sent)
+            return _surplus(path, place, at, sent)
         return _fault(step, path[place - 1], f"{step.port} {_missed(step, count, sent)}{_stray(path, seen)}")
+    if odd := _off(path, seen):
+        return odd
+    if sent == 1:
+        return _order(path, seen, shared)
+    return None
+
+
+def excess(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
+    """Whether a packet is anywhere more often than it was sent, or beside its path; losses are none."""
+    at: dict[tuple[Port, bool], list[Sighting]] = defaultdict(list)
+    for one in seen:
+        at[one.port, one.sends].append(one)
+    sent = len(at.get((path[0].port, True), []))
+    for place, step in enumerate(path[1:], 1):
+        if len(at.get((step.port, step.sends), [])) > sent:
+            return _surplus(path, place, at, sent)
+    return _off(path, seen)
+
+
+def _surplus(
+    path: Sequence[Step], place: int, at: Mapping[tuple[Port, bool], Sequence[Sighting]], sent: int
+) -> Fault:
+    step = path[place]
+    what = f"{step} it {len(at[step.port, step.sends])} times, and it was sent {_times(sent)}"
+    received = sum(len(of) for (port, sends), of in at.items() if port.host == step.port.host and not sends)
+    # a function that sends more than it received does so by itself, and no rule
+    return _fault(step, path[place - 1], what, excess=bool(step.rule) or received > sent, leak=True)
+
+
+def _off(path: Sequence[Step], seen: Sequence[Sighting]) -> Fault | None:
     points = {(step.port, step.sends) for step in path}
     for one in sorted(seen, key=lambda s: s.at):
         if (one.port, one.sends) not in points and not one.sends:
             step = next((step for step in path if step.rule), path[0])
             return _fault(step, step, f"{one.port} receives it, too, and is not on its path", excess=True)
-    if sent == 1:
-        return _order(path, seen, shared)
     return None
 
 
@@ -179,10 +238,10 @@ def _order(path: Sequence[Step], seen: Sequence[Sighting], shared: Collection[Po
     return None
 
 
-def _fault(step: Step, before: Step, what: str, *, excess: bool = False) -> Fault:
+def _fault(step: Step, before: Step, what: str, *, excess: bool = False, leak: bool = False) -> Fault:
     if step.rule is not None:
-        return Fault(what, step.rule, excess=excess)
-    return Fault(what, host=before.port.host, excess=excess)
+        return Fault(what, step.rule, excess=excess, leak=leak)
+    return Fault(what, host=before.port.host, excess=excess, leak=leak)
 
 
 def _missed(step: Step, count: int, sent: int) -> str:

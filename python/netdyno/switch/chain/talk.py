@@ -8,12 +8,13 @@ import itertools
 import secrets
 import socket
 import struct
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.sight import ND, Fault, Key
+from netdyno.switch.chain.sight import MARK, ND, Fault, Key
 from netdyno.switch.chain.spec import REST, Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Direction, Step
 from netdyno.system import namespace
@@ -22,6 +23,10 @@ ANSWER = 1.0
 """Seconds that a conversation waits for a packet."""
 PROTOCOLS = {"tcp": 6, "udp": 17}
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_TOLD = {
+    4: (socket.IPPROTO_IP, 8), 6: (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO),
+}  # fmt: skip
+"""The option that tells the address that a datagram was sent to: IP_PKTINFO (Linux), and that of IPv6."""
 FLOWS = 16
 """TCP connections for each replica: one of two gets none by chance once in a thousand million times."""
 SOURCE = 30_000
@@ -49,6 +54,12 @@ class Talk:
         """The function that chooses between addresses of the server."""
         self.reached: Counter[str] = Counter()
         """Connections at each address of the server."""
+        self.patience = ANSWER
+        """Seconds that it waits for a packet."""
+        self.failed: Fault | None = None
+        """Why it came to nothing when it was had last."""
+        self._waits = CLIENT, ""
+        """Which end waits now, and for what."""
 
     @property
     def name(self) -> str:
@@ -56,14 +67,22 @@ class Talk:
         return f"{self.protocol}6" if self.version == 6 else self.protocol
 
     def run(self, lab: ChainLab) -> None:
-        """Have it with each flow in turn; it may come to nothing."""
+        """Have it with each flow in turn, until one comes to nothing."""
         self.reached.clear()
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        self.failed = None
+        with contextlib.ExitStack() as stack:
             for number in range(self.count):
-                if self.answered:
-                    self._flow(lab, number)
-                else:
-                    self._sent(lab, stack, number)
+                try:
+                    if self.answered:
+                        self._flow(lab, number)
+                    else:
+                        self._sent(lab, stack, number)
+                except OSError as e:
+                    host, awaited = self._waits
+                    of = f" (flow {number + 1} of {self.count})" if self.count > 1 else ""
+                    what = f"it gets no {awaited}{of}, though packets took their path: {e}"
+                    self.failed = Fault(what, host=host)
+                    return
 
     def _sent(self, lab: ChainLab, stack: contextlib.ExitStack, number: int) -> None:
         """A packet that nobody is to answer."""
@@ -88,6 +107,8 @@ class Talk:
                 namespace.inside(lab.network.namespace(CLIENT), lambda: self._socket(kind))
             )
             server.bind(("", self.port))
+            if self.protocol == "udp":
+                server.setsockopt(*_TOLD[self.version], 1)
             self._bind(lab, client, number)
             to = (layout.addresses(lab.chain, self.version).server, self.port)
             if self.protocol == "udp":
@@ -104,28 +125,55 @@ class Talk:
     def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         # each datagram of a flow is another packet
         mark = self.mark + secrets.token_hex(4).encode()
+        began = time.monotonic()
         client.sendto(mark + b" there", to)
-        _, back = server.recvfrom(2048)
+        self._waits = SERVER, "datagram"
+        data, at, _, back = server.recvmsg(2048, 128)
+        if data != mark + b" there":
+            raise OSError(f"{data[:80]!r} came in place of it")
         self._clients[back[1]] = client.getsockname()[1]
-        server.sendto(mark + b" back", back)
-        client.recvfrom(2048)
+        server.sendmsg([mark + b" back"], [_from(*one) for one in at], 0, back)
+        self._waits = CLIENT, "answer"
+        # a long path is as long on the way back
+        client.settimeout(self.patience + time.monotonic() - began)
+        data, of = client.recvfrom(2048)
+        if data != mark + b" back":
+            raise OSError(f"{data[:80]!r} came in place of it")
+        if of[:2] != to:
+            raise OSError(f"it comes from {of[0]} port {of[1]}, and not from {to[0]} port {to[1]}")
 
     def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         there = back = self.mark
         if self.relays:
             there, back = _http(to[0])
         server.listen(1)
+        self._waits = CLIENT, "connection"
         client.connect(to)
         # a proxy asks the server only then
         client.sendall(there)
+        self._waits = SERVER, "connection"
         accepted, of = server.accept()
         self._clients[of[1]] = client.getsockname()[1]
         self.reached[accepted.getsockname()[0]] += 1
         with accepted:
-            accepted.settimeout(ANSWER)
-            accepted.recv(2048)
+            accepted.settimeout(self.patience)
+            self._waits = SERVER, "message"
+            self._received(accepted, there)
             accepted.sendall(back)
-            client.recv(2048)
+            self._waits = CLIENT, "answer"
+            self._received(client, back)
+
+    def _received(self, made: socket.socket, wanted: bytes) -> None:
+        """Read what the other end sent: all of it, or its mark where a function may change the rest."""
+        mark = MARK.search(wanted) if self.relays else None
+        part = mark[0] if mark else wanted
+        data = b""
+        while part not in data and (mark or len(data) < len(wanted)):
+            if not (more := made.recv(2048)):
+                raise OSError("the connection was closed")
+            data += more
+        if not mark and data != wanted:
+            raise OSError(f"{data[:80]!r} came in place of it")
 
     def unbalanced(self, lab: ChainLab) -> Fault | None:
         """An address of the server that got none of the connections, or one that is not to get any."""
@@ -158,10 +206,17 @@ class Talk:
 
     def _socket(self, kind: socket.SocketKind) -> socket.socket:
         made = socket.socket(FAMILIES[self.version], kind)
-        made.settimeout(ANSWER)
+        made.settimeout(self.patience)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         set_dscp(made, self.dscp)
         return made
+
+
+def _from(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
+    """What has an answer come from the address that a datagram was sent to, of what came with that."""
+    if level == socket.IPPROTO_IPV6:
+        return level, kind, data[:16] + bytes(4)
+    return level, kind, bytes(4) + data[8:12] + bytes(4)
 
 
 def set_dscp(made: socket.socket, dscp: int) -> None:

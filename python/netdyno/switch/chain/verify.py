@@ -12,6 +12,7 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.switch.chain import layout, underlay
 from netdyno.switch.chain.capture import Captures
+from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.replicas import Choices, disagreement
 from netdyno.switch.chain.sight import Fault, Key, Sighting, judge, marked
@@ -30,15 +31,19 @@ from netdyno.switch.chain.steering import (
     tunnelled,
     underlay_ports,
 )
+from netdyno.switch.chain.strays import Course, late, made, repeatable
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
 from netdyno.switch.chain.underlay import TunnelReport
 from netdyno.switch.wireguard import WanCapture
 from netdyno.system import namespace
 
 ROUNDS = 3
-"""A fault counts if each of so many rounds shows the same: a packet that a busy machine lost is no fault."""
+"""A loss counts if each of so many rounds shows it: a packet that a busy machine lost is no fault. One packet
+too many counts at once."""
 QUIET = 0.3
 """Seconds after which no packet is in transit."""
+LATE = 1.0
+"""Seconds within which packets of the last conversation may come once more."""
 
 
 @dataclass(frozen=True)
@@ -141,21 +146,31 @@ def _verify(
     shared = layout.shared_ports(lab.chain)
     copied = {"": shared, layout.sent(""): shared} if shared else None
     captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain), copied)
+    captures.exact = not repeatable(lab)
     found: list[DirectionResult] = []
+    courses: dict[Key, Course] = {}
     before = lab.flow_packets()
     # the tunnel of the default class is measured
     line = next((one for one in lab.chain.lines() if one.name == lab.by[REST] and one.tunnel), None)
     encrypted = line is not None and line.name in lab.gateways
     wire = WanCapture(lab.network.namespace(line.gateways[0])) if line and encrypted else None
     try:
+        # what others sent before is on its way
+        captures.quiet(QUIET, ANSWER)
         for traffic in lab.chain.paths():
             for talk in conversations(lab, traffic):
                 # a rule makes every packet too many that meets it
                 extra = (one.fault.rule for one in reversed(found) if one.fault and one.fault.excess)
-                results = _rounds(lab, captures, traffic, talk, rounds, next(extra, None))
+                results = _rounds(lab, captures, courses, traffic, talk, rounds, next(extra, None))
                 for one in results:
                     told(one)
                 found += results
+        if all(one.good for one in found) and captures.exact:
+            time.sleep(LATE)
+            again = late(captures, courses)
+            found = [
+                replace(one, fault=again.get((one.traffic, one.direction, one.protocol))) for one in found
+            ]
     finally:
         captures.close()
     if dead := lab.dead():
@@ -173,33 +188,52 @@ def _verify(
 
 
 def _rounds(
-    lab: ChainLab, captures: Captures, traffic: str, talk: Talk, rounds: int, suspect: Rule | None
+    lab: ChainLab,
+    captures: Captures,
+    courses: dict[Key, Course],
+    traffic: str,
+    talk: Talk,
+    rounds: int,
+    suspect: Rule | None,
 ) -> list[DirectionResult]:
-    """Again while a round shows a fault; what one round shows to be whole is whole."""
+    """Again while a round shows a fault; a loss that one round does not show is none."""
     kept: list[DirectionResult] = []
     rules = of_version(lab.rules, talk.version)
+    ways = directions(rules, traffic)
+    # where the chain is cut, each flow sends, and none is answered
+    talk.answered = talk.answered and (len(ways) == 2 or bool(talk.relays))
     for number in range(max(1, rounds)):
         captures.clear()
+        talk.patience = ANSWER * (number + 1)
         talk.run(lab)
         captures.quiet(QUIET, 3 * ANSWER)
+        # a search for a rule sends packets again
+        others = made(lab, captures, talk)
         seen = [
-            _followed(lab, captures, traffic, rules, direction, talk, suspect)
-            for direction in directions(rules, traffic)
+            _followed(lab, captures, courses, traffic, rules, direction, talk, suspect) for direction in ways
         ]
         if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
             fault = disagreement(rules, traffic, *(one.choices for one in seen))
             seen[1] = replace(seen[1], fault=fault or talk.unbalanced(lab))
-        if not kept:
-            kept = seen
-        else:
-            # what was good once is good; else the fault stands as it was told last
-            kept = [
-                old if old.good or (new.untested and old.fault) else new
-                for old, new in zip(kept, seen, strict=True)
-            ]
+        if len(seen) == 2 and seen[1].good and talk.failed:
+            seen[1] = replace(seen[1], fault=talk.failed)
+        for direction, stray in others.items():
+            at = min(DIRECTIONS.index(direction), len(seen) - 1)
+            known = seen[at].fault
+            if known is None or not known.certain:
+                seen[at] = replace(seen[at], fault=stray)
+        kept = [_of_both(*both, captures.exact) for both in zip(kept, seen, strict=True)] if kept else seen
         if all(one.good for one in kept) or number + 1 == rounds:
             break
     return kept
+
+
+def _of_both(old: DirectionResult, new: DirectionResult, exact: bool) -> DirectionResult:
+    """What stands after another round: a packet too many, unless the chain is to make such; else what was
+    good once; else the fault as it was told last."""
+    if exact and (surplus := [one for one in (new, old) if one.fault and one.fault.certain]):
+        return surplus[0]
+    return old if old.good or (new.untested and old.fault) else new
 
 
 def directions(rules: Sequence[Rule], traffic: str) -> tuple[Direction, ...]:
@@ -211,6 +245,7 @@ def directions(rules: Sequence[Rule], traffic: str) -> tuple[Direction, ...]:
 def _followed(
     lab: ChainLab,
     captures: Captures,
+    courses: dict[Key, Course],
     traffic: str,
     rules: Sequence[Rule],
     direction: Direction,
@@ -219,7 +254,7 @@ def _followed(
 ) -> DirectionResult:
     whole = talk.path(lab, expected(rules, traffic, direction), direction)
     if talk.relays:
-        return _relayed(lab, captures, traffic, whole, direction, talk, suspect)
+        return _relayed(lab, captures, courses, traffic, whole, direction, talk, suspect)
     sender = whole[0].port.host
     packets = {
         one: about for one, about in captures.sent_by(sender).items() if talk.is_mine(one, about, direction)
@@ -240,15 +275,19 @@ def _followed(
         at = Counter((s.port, s.sends) for s in seen[one])
         for step in steps:
             counts[str(step)] += at[step.port, step.sends]
+        courses[one] = Course((traffic, direction, talk.name), steps)
         if fault is None:
             fault = _fault(lab, captures, one, traffic, steps, seen[one], suspect)
             # later captures would count a packet that is sent again
             shown = steps
-    fault = fault or chosen.fault
-    if fault is None and 1 < talk.count == len(chosen.taken):
-        fault = chosen.unused(lab.chain, talk.protocol)
+    fault, untested = fault or chosen.fault, ""
+    if fault is None and talk.count > 1:
+        if len(chosen.taken) >= talk.count:
+            fault = chosen.unused(lab.chain, talk.protocol)
+        elif talk.failed is None or not talk.answered:
+            untested = f"{sender} sent packets of {len(chosen.taken)} of {talk.count} flows"
     return DirectionResult(
-        traffic, direction, talk.name, shown, len(packets), fault, counts=counts,
+        traffic, direction, talk.name, shown, len(packets), fault, untested, counts=counts,
         replicas=chosen.flows(), choices=chosen.taken,
     )  # fmt: skip
 
@@ -256,6 +295,7 @@ def _followed(
 def _relayed(
     lab: ChainLab,
     captures: Captures,
+    courses: dict[Key, Course],
     traffic: str,
     whole: list[Step],
     direction: Direction,
@@ -281,6 +321,8 @@ def _relayed(
             at = Counter((s.port, s.sends) for s in here[one])
             for step in part:
                 counts[str(step)] += at[step.port, step.sends]
+            elsewhere = _elsewhere(part, whole) if marked(one) else frozenset()
+            courses[one] = Course((traffic, direction, name), part, elsewhere)
             # later captures would count a packet that is sent again
             fault = fault or _fault(lab, captures, one, traffic, part, here[one], suspect)
         sent = sum(map(marked, here))
@@ -296,12 +338,16 @@ def _part(
 ) -> dict[Key, list[Sighting]]:
     """Packets that the first host of a part sent, and where they were seen. Only what carries a mark is to be
     on other parts, too."""
-    others = {(step.port, step.sends) for step in whole} - {(step.port, step.sends) for step in part}
+    others = _elsewhere(part, whole)
     return {
         one: [s for s in captures.of(one) if not marked(one) or (s.port, s.sends) not in others]
         for one, about in captures.sent_at(part[0].port).items()
         if talk.is_mine(one, about, direction)
     }
+
+
+def _elsewhere(part: list[Step], whole: list[Step]) -> frozenset[tuple[Port, bool]]:
+    return frozenset((one.port, one.sends) for one in whole) - {(one.port, one.sends) for one in part}
 
 
 def _fault(
@@ -316,11 +362,15 @@ def _fault(
     """Where a packet leaves its path, or passes the function that is to block it."""
     blocked = lab.chain.classes[traffic].blocked_by if traffic in lab.chain.classes else None
     if blocked and any(s.sends and lab.chain.hosts().get(s.port.host) == blocked for s in seen):
-        return Fault("it lets packets pass that it is to block", host=blocked)
+        return Fault("it lets packets pass that it is to block", host=blocked, leak=True)
     sent = sum((s.port, s.sends) == (steps[0].port, True) for s in seen)
     found = judge(steps, seen, sent, layout.shared_ports(lab.chain))
     if found and found.excess:
         return _located(lab, captures, one, steps, found, suspect)
+    if found and blocked and any(s.port.host == SERVER and not s.sends for s in seen):
+        found = replace(found, leak=True)
+    if found is None and captures.exact:
+        return changed(lab.chain, steps, seen)
     return underlay.explained(lab, found) if found and lab.chain.lines() else found
 
 

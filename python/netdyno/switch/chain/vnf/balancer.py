@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from netdyno import files
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.iperf3 import listens
-from netdyno.switch.chain.vnf.base import IN, Vnf
+from netdyno.switch.chain.vnf.base import IN, TRANSLATED, Changed, Vnf
 from netdyno.switch.chain.vnf.routed import Router
 from netdyno.system import namespace
 from netdyno.system.process import Process, find
@@ -100,6 +100,11 @@ class Balancer(Relay):
     kind: ClassVar[str] = "balancer"
     about: ClassVar[str] = "a load balancer (nftables or haproxy)"
     Options = Options
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """The server's address."""
+        return TRANSLATED
 
     @classmethod
     def servers(cls, options: Mapping[str, Any]) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from netdyno import config
 from netdyno.errors import Error
@@ -17,6 +17,12 @@ from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, find
 
+Changed = Literal["macs", "addresses", "ports", "dscp", "payload"]
+"""Parts of a packet: Ethernet addresses, IP addresses, ports, DSCP, what TCP or UDP carries."""
+ROUTED: tuple[Changed, ...] = ("macs",)
+"""What a router changes."""
+TRANSLATED: tuple[Changed, ...] = ("macs", "addresses", "ports")
+"""What a NAT changes."""
 IN, OUT = "in", "out"
 """Its ports: towards the client and towards the server. A mirror has the first only."""
 
@@ -86,6 +92,11 @@ class Vnf(ABC):
     def memif(cls, options: Mapping[str, Any]) -> bool:
         """Whether it does so over memif."""
         return options.get("over") == "memif"
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """What it may change of packets that it passes on, with these options."""
+        return ROUTED if cls.routed else ()
 
     @classmethod
     def servers(cls, options: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,7 +15,7 @@ from netdyno.errors import Error
 from netdyno.lab import impairment
 from netdyno.lab.dut.base import DutSite, Settings
 from netdyno.lab.dut.graph import GraphDut
-from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
+from netdyno.switch.chain.vnf.base import IN, OUT, TRANSLATED, Changed, Vnf
 from netdyno.switch.driver.ovs_dpdk import MEMIF_QUEUES
 
 PORT: dict[str, str] = {
@@ -59,7 +60,7 @@ POOL = 224
 """Place of the first address that a NAT gives to flows in the network outside it."""
 
 
-class _Forwarder(Vnf):
+class Forwarder(Vnf):
     """A daemon whose graph forwards between both ports."""
 
     _dut: GraphDut | None = None
@@ -98,12 +99,17 @@ class GraphOptions(Settings):
     """Its port towards the client; default: the first in the file."""
 
 
-class Graph(_Forwarder):
+class Graph(Forwarder):
     """Elements of the user's choice."""
 
     kind: ClassVar[str] = "graph"
     about: ClassVar[str] = "a graph of netdyno's elements (DPDK, packet sockets)"
     Options = GraphOptions
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """Whatever its elements do."""
+        return ("macs", "addresses", "ports", "dscp", "payload")
 
     def graph(self) -> dict[str, Any]:
         """The file, over our interfaces."""
@@ -153,7 +159,7 @@ def _impaired(path: str) -> dict[str, Any]:
     return dict(impairment.changed({}, {"a_to_b": impairment.words(path, "path")})["a_to_b"])
 
 
-class Impair(_Forwarder):
+class Impair(Forwarder):
     """A bad path."""
 
     kind: ClassVar[str] = "impair"
@@ -179,7 +185,7 @@ class CgnatOptions(Settings):
     """Further options of the element `nat44`, such as `{ports_per_block: 64}`."""
 
 
-class Cgnat(_Forwarder):
+class Cgnat(Forwarder):
     """Carrier-grade source NAT."""
 
     kind: ClassVar[str] = "cgnat"
@@ -188,6 +194,11 @@ class Cgnat(_Forwarder):
     hides: ClassVar[bool] = True
     only_ipv4: ClassVar[bool] = True
     Options = CgnatOptions
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """Addresses and ports."""
+        return TRANSLATED
 
     def graph(self) -> dict[str, Any]:
         """As in examples/graphs/nat.yaml, with the addresses of the chain."""

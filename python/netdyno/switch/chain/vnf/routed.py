@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from netdyno.switch.chain.vnf.base import IN, OUT, Vnf
+from netdyno.switch.chain.vnf.base import IN, OUT, TRANSLATED, Changed, Vnf
 from netdyno.system import namespace
 
 FORWARD = (Path("/proc/sys/net/ipv4/ip_forward"), Path("/proc/sys/net/ipv6/conf/all/forwarding"))
@@ -55,6 +56,11 @@ class Nat(Router):
     about: ClassVar[str] = "the kernel's source NAT (nftables)"
     hides: ClassVar[bool] = True
     program: ClassVar[tuple[str, str] | None] = ("nft", "nftables")
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """Addresses, and ports where two clients have the same."""
+        return TRANSLATED
 
     def setup(self) -> None:
         """The router, and a rule."""

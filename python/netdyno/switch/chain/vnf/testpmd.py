@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import ClassVar, Literal
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from netdyno.errors import Error
 from netdyno.lab.dut.base import Settings
-from netdyno.switch.chain.vnf.base import Vnf
+from netdyno.switch.chain.vnf.base import ROUTED, Changed, Vnf
 from netdyno.switch.chain.vnf.graphs import Over, devices_of, queues_of, ready
 from netdyno.system.process import find, last_lines
 
@@ -40,6 +41,11 @@ class Testpmd(Vnf):
     Options = Options
     _files: int | None = None
     program: ClassVar[tuple[str, str] | None] = ("dpdk-testpmd", "dpdk-dev")
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """`macswap` exchanges Ethernet addresses."""
+        return ROUTED if options.get("mode") == "macswap" else ()
 
     def setup(self) -> None:
         """Start it."""

@@ -1,0 +1,88 @@
+"""Functions with one fault each: `verify` calls no chain good that does not carry conversations as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.verify import verify
+from netdyno.switch.driver import DRIVERS
+
+from ..conftest import root
+
+PROGRAM = Path(__file__).parent / "faulty.py"
+BLOCKED = {"secret": {"match": {"protocol": "udp", "port": 53}, "chain": ["own", "br"], "blocked_by": "own"}}
+BLOCKED_TCP = {
+    "secret": {"match": {"protocol": "tcp", "port": 53}, "chain": ["own", "br"], "blocked_by": "own"}
+}
+
+pytestmark = [root, pytest.mark.drawn]
+
+
+@pytest.fixture(autouse=True)
+def needs() -> None:
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+
+
+def faults(fault: str, rounds: int = 3, **more: Any) -> list[str]:
+    """What `verify` says of a chain of such a function and a bridge, by class, direction and protocol."""
+    options = {"command": ["python3", str(PROGRAM), fault], "seconds": 1}
+    chain = {
+        "vnfs": {"own": {"kind": "command", "options": options}, "br": {"kind": "bridge", **more.pop("br", {})}},
+        "chain": ["own", "br"], **more,
+    }  # fmt: skip
+    with ChainLab(checked(chain, "x")) as lab:
+        found = verify(lab, rounds)
+    return [f"{one.traffic} {one.direction} {one.protocol}: {one.fault or one.untested}"
+            for one in found.directions if not one.good]  # fmt: skip
+
+
+def test_one_without_a_fault_is_good() -> None:
+    assert faults(
+        "none", classes=BLOCKED | {"more": {"match": {"dscp": 46}, "chain": ["own"]}}, rounds=5
+    ) == ["secret forward udp: own: it lets packets pass that it is to block"]
+    assert not faults("leak", classes=BLOCKED, br={"replicas": 2})
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("reset", "own: it sends a packet of tcp that no end sent"),
+        ("checksum", "client: it gets no answer"),
+        ("mac", "default reverse tcp: own: own.in sends it with other Ethernet addresses"),
+        ("port", "default reverse udp: own: own.in sends it with other ports"),
+        ("copy", "own: it sends a packet of udp that no end sent"),
+        ("answer", "default reverse udp: own: it sends a packet of udp that no end sent"),
+        ("payload", "own.out sends it with another payload"),
+        ("dscp", "own.out sends it with another DSCP"),
+        ("late", "own.out sends it 2 times, and it was sent once"),
+        ("often", "own.out sends it 2 times, and it was sent once"),
+    ],
+)
+def test_what_it_does_to_conversations_is_told(fault: str, words: str) -> None:
+    found = faults(fault)
+    assert any(words in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("fault", "classes", "words"),
+    [
+        ("leak-udp", BLOCKED, "secret forward udp: own: it sends a packet of udp that no end sent"),
+        ("leak-tcp", BLOCKED_TCP, "secret forward tcp: own: it sends a packet of tcp that no end sent"),
+    ],
+)
+def test_what_passes_changed_is_not_blocked(fault: str, classes: dict[str, Any], words: str) -> None:
+    found = faults(fault, classes=classes)
+    assert any(words in one for one in found), found
+
+
+def test_replicas_are_not_good_without_flows_through_all() -> None:
+    found = faults("reset", rounds=1, br={"replicas": 2})
+    assert any("(flow 1 of 32)" in one or "of 32 flows" in one or "no end sent" in one for one in found), (
+        found
+    )
