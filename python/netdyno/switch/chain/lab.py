@@ -24,6 +24,7 @@ from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
 from netdyno.switch.chain.vnf import KINDS, Vnf
 from netdyno.switch.chain.vnf.base import VnfSite
 from netdyno.switch.controller.base import Controller, ControllerSite
+from netdyno.switch.controller.foreign import Listed, foreign
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.driver.base import Flow
@@ -65,6 +66,8 @@ class ChainLab:
     """Of each line between both switches that is encrypted, by its name."""
     controllers: dict[str, Controller] = field(default_factory=dict)
     """Of each switch."""
+    written: dict[str, Sequence[Flow]] = field(default_factory=dict)
+    """Flows that each switch was given last."""
 
     @property
     def network(self) -> Network:
@@ -179,7 +182,8 @@ class ChainLab:
                 for one in every
                 if one.switch == host
             ]
-            self.controllers[host].program([*self.guards, *self._probes(host, ports), *flows])
+            self.written[host] = [*self.guards, *self._probes(host, ports), *flows]
+            self.controllers[host].program(self.written[host])
 
         # each waits until packets meet its flows
         with ThreadPoolExecutor() as pool:
@@ -198,6 +202,16 @@ class ChainLab:
             known = self.controllers[host].number
             found |= {known(cookie): packets for cookie, packets in one.flow_packets().items()}
         return found
+
+    def foreign_flows(self) -> list[Listed]:
+        """Flows of others that packets of the chain meet before its own rules."""
+        return [
+            found
+            for host, one in self.switches.items()
+            for found in foreign(
+                one, self.written.get(host, ()), self.controllers[host].number, self.controllers[host].owns
+            )
+        ]
 
     def flow_cookies(self) -> list[int]:
         """Cookies of all flows of the switches, without those for probes of paths."""

@@ -34,6 +34,7 @@ from netdyno.switch.chain.steering import (
 from netdyno.switch.chain.strays import Course, late, made, repeatable
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, Talk, conversations, free_port
 from netdyno.switch.chain.underlay import TunnelReport
+from netdyno.switch.controller.foreign import Listed
 from netdyno.switch.wireguard import WanCapture
 from netdyno.system import namespace
 
@@ -102,11 +103,13 @@ class Verification:
     """Packets that the switch counted by each rule."""
     tunnel: TunnelReport | None = None
     """The tunnel between the switches, if there is one."""
+    foreign: Sequence[Listed] = ()
+    """Flows of others in the switches, which packets of the chain meet before its rules."""
 
     @property
     def good(self) -> bool:
         """Whether everything followed its path."""
-        return all(one.good for one in self.directions) and not (self.tunnel and self.tunnel.fault)
+        return not self.first_fault
 
     @property
     def first_fault(self) -> str:
@@ -114,6 +117,11 @@ class Verification:
         for one in self.directions:
             if not one.good:
                 return f"{one.traffic} {one.direction} ({one.protocol}): {one.fault or one.untested}"
+        for flow in self.foreign:
+            return (
+                "a flow that is not the chain's takes packets before its rules do "
+                f"({flow.packets} until now): {flow}"
+            )
         return str(self.tunnel.fault or "") if self.tunnel else ""
 
     @property
@@ -184,7 +192,7 @@ def _verify(
         through = all(one.good for one in found if one.traffic == REST and one.protocol == "udp")
         on_wire = wire.read() if wire else (None, None)
         tunnel = underlay.report(lab, line, free_port(lab.chain), through, on_wire)
-    return Verification(found, time.monotonic() - began, moved, tunnel)
+    return Verification(found, time.monotonic() - began, moved, tunnel, lab.foreign_flows())
 
 
 def _rounds(

@@ -78,6 +78,10 @@ class Controller(ABC):
         """The number of a flow by the cookie that it has in the switch: a controller may choose that."""
         return cookie
 
+    def owns(self, cookie: int) -> bool:
+        """Whether a flow with this cookie, which was not asked for, is of how the controller works."""
+        return False
+
     @abstractmethod
     def dead(self) -> str:
         """Why no controller can program the switch any more; empty: one can."""

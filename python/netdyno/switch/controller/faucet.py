@@ -26,6 +26,8 @@ from netdyno.system.process import Process, last_lines
 PROGRAM = "NETDYNO_FAUCET"
 """Environment variable with the path of the program, where it is not in PATH."""
 HOST, PORT = "127.0.0.1", 6653
+COOKIE = 1524372928
+"""Of its own flows, as of its configuration's default."""
 PATIENCE = 60.0
 """Seconds in which the switch must have all rules: a busy machine needs them, an idle one a second."""
 MOST_COOKIE = 1 << 16
@@ -77,6 +79,10 @@ class Faucet(Controller):
             self.site.switch, wanted, lambda cookie: cookie <= MOST_COOKIE,
             lambda: self.dead() or self._rejected(), "Faucet", PATIENCE,
         )  # fmt: skip
+
+    def owns(self, cookie: int) -> bool:
+        """Its pipeline has flows of its own behind those of ACLs."""
+        return cookie == COOKIE
 
     def dead(self) -> str:
         """How it ended."""

@@ -222,6 +222,7 @@ def _document(found: Verification) -> dict[str, object]:
         "good": found.good, "seconds": found.seconds,
         "directions": [one.document() for one in found.directions],
         "flows": {str(k): v for k, v in found.flows.items()},
+        "foreign_flows": [str(one) for one in found.foreign],
         "tunnel": found.tunnel.document() if found.tunnel else None,
     }  # fmt: skip
 
@@ -236,6 +237,8 @@ def report(found: Verification) -> None:
     console.table(
         ("class", "direction", "by", "packets", "hops", ""), rows, f"verified in {found.seconds:.1f} s"
     )
+    for one in found.foreign:
+        console.line(f"not the chain's: {one} ({one.packets} packets)")
     if found.tunnel:
         console.line(describe_tunnel(found.tunnel))
     sys.stdout.flush()
