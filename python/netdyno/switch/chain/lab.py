@@ -184,6 +184,8 @@ class ChainLab:
             ]
             self.written[host] = [*self.guards, *self._probes(host, ports), *flows]
             self.controllers[host].program(self.written[host])
+            # a controller that connects may have it forward them
+            self.switches[host].drop_fragments(any(one.match.port for one in self.chain.classes.values()))
 
         # each waits until packets meet its flows
         with ThreadPoolExecutor() as pool:

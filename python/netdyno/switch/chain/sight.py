@@ -13,6 +13,9 @@ from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
 _NSH, _ETHERNET = b"\x89\x4f", 3
 _ICMPV6 = 58
+_IPV6_FRAGMENT = 44
+FRAGMENT = "fragment"
+"""What keys of fragments begin with."""
 ND = (135, 136)
 """Types of ICMPv6: neighbour solicitation and advertisement (RFC 4861 section 4)."""
 TUNNEL = "tunnel"
@@ -88,6 +91,8 @@ def key(frame: bytes) -> Key | None:
     if kind == b"\x08\x06" and len(frame) >= at + 28:
         operation, sender, target = frame[at + 6 : at + 8], frame[at + 14 : at + 18], frame[at + 24 : at + 28]
         return "arp", operation, sender, target
+    if part := _fragment(frame, kind, at):
+        return part
     if (found := _transport(frame, kind, at)) is None:
         return None
     protocol, transport, end, suffix = found
@@ -100,6 +105,15 @@ def key(frame: bytes) -> Key | None:
         return f"udp{suffix}", frame[transport + 8 : end]
     if suffix and protocol == _ICMPV6 and len(frame) >= transport + 24 and frame[transport] in ND:
         return "nd", frame[transport], frame[transport + 8 : transport + 24]
+    return None
+
+
+def _fragment(frame: bytes, kind: bytes, at: int) -> Key | None:
+    """The identifier and offset of a fragment of IP; None: it is whole."""
+    if kind == b"\x08\x00" and len(frame) >= at + 20 and struct.unpack_from("!H", frame, at + 6)[0] & 0x3FFF:
+        return FRAGMENT, frame[at + 4 : at + 8]
+    if kind == b"\x86\xdd" and len(frame) >= at + 48 and frame[at + 6] == _IPV6_FRAGMENT:
+        return FRAGMENT, frame[at + 42 : at + 48]
     return None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import layout, underlay
+from netdyno.switch.chain import fragments, layout, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -170,6 +170,8 @@ def _verify(
                 # a rule makes every packet too many that meets it
                 extra = (one.fault.rule for one in reversed(found) if one.fault and one.fault.excess)
                 results = _rounds(lab, captures, courses, traffic, talk, rounds, next(extra, None))
+                if results[0].good and (fault := fragments.passed(lab, captures, traffic, talk)):
+                    results[0] = replace(results[0], fault=fault)
                 for one in results:
                     told(one)
                 found += results

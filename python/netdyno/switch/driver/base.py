@@ -167,6 +167,9 @@ class Switch(Dut):
     def await_connected(self, *targets: str) -> None:
         """Wait until it is connected to all of these. Raises Error that says why it is not."""
 
+    def drop_fragments(self, drop: bool) -> None:
+        """Whether it drops fragments of IP: all but the first have no ports that rules could match."""
+
     def settle(self) -> None:
         """Wait until packets meet the flows that were programmed."""
 

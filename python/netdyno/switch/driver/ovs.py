@@ -199,6 +199,10 @@ class Ovs(Switch):
         self.check_ports(flow)
         return action.renamed(flow.actions, self.numbers)
 
+    def drop_fragments(self, drop: bool) -> None:
+        """It sees no ports in the first one either."""
+        self._running().ofctl("set-frags", BRIDGE, "drop" if drop else "normal")
+
     def settle(self) -> None:
         # the datapath remembers decisions until they were looked over
         self._running().appctl("revalidator/wait")
