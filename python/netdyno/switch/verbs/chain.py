@@ -138,7 +138,7 @@ def verify(
     rounds: Annotated[
         int,
         typer.Option(
-            help="Rounds that must agree on a fault.", metavar="N", parser=values.whole("--rounds", 1, 20)
+            help="Rounds that must agree on a loss.", metavar="N", parser=values.whole("--rounds", 1, 20)
         ),
     ] = verifying.ROUNDS,
     controller: ControllerName = None,
