@@ -287,6 +287,12 @@ _ADVICE = {
     "literal_error": "Use {expected}",
 }
 """What to do about a value, by the type of pydantic's error; the limits are those of its context."""
+_PLAIN = {
+    "model_type": "this should have keys with values",
+    "dict_type": "this should have keys with values",
+    "too_short": "the list has {actual_length}, and needs at least {min_length}",
+}
+"""What is wrong, where pydantic's words are those of Python."""
 
 
 def _advice(kind: str, context: Mapping[str, Any]) -> str:
@@ -302,6 +308,8 @@ def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, 
         word = str(part)[:80]
         place += f"[{part}]" if isinstance(part, int) else f".{word}" if place else word
     what, fix = str(one["msg"]).removeprefix("Value error, "), _advice(one["type"], one.get("ctx", {}))
+    if one["type"] in _PLAIN:
+        what = _PLAIN[one["type"]].format(**one.get("ctx", {}))
     if one["type"] in _BOUNDS and len(bounds := _bounds(model, one["loc"])) == 2:
         fix = f"Use {bounds[0]:,} to {bounds[1]:,}"
     if one["type"] == "extra_forbidden":
@@ -314,6 +322,8 @@ def _finding(model: type[BaseModel], one: Any, code: str, at: str) -> dict[str, 
             fix += f"; it has: {', '.join(known)}" if len(known) <= LISTED else ""
     elif one["type"] == "missing":
         what, fix = f"the key {one['loc'][-1]!r} is missing", "Add it"
+        if only := _node(model, one["loc"][:-1]).get("properties", {}).get(one["loc"][-1], {}).get("const"):
+            fix = f"Add `{one['loc'][-1]}: {only}`"
     elif not isinstance(one.get("input"), (dict, list, type(None))):
         if one["type"] == "string_pattern_mismatch" and one["ctx"]["pattern"] == "^/":
             what = "it is no path from the root on"

@@ -51,7 +51,8 @@ def test_a_file_names_its_fleet_and_finds_keys_beside_it(tmp_path: Path) -> None
         ("name: b", "name: a", 2, "two hosts are called 'a'"),
         ("name: b", "name: ../b", 4, "../b"),
         ("format: netdyno-fleet/1\n", "", 1, "'format' is missing"),
-        ("hosts:\n", "hosts: []\nmore:\n", 2, "at least 1"),
+        ("hosts:\n", "hosts: []\nmore:\n", 2, "the list has 0, and needs at least 1"),
+        ("hosts:\n", "hosts: [1]\nmore:\n", 2, "1: this should have keys with values"),
     ],
 )
 def test_a_fault_is_told_with_its_line(tmp_path: Path, old: str, new: str, line: int, says: str) -> None:
@@ -62,6 +63,12 @@ def test_a_fault_is_told_with_its_line(tmp_path: Path, old: str, new: str, line:
     assert e.value.code == "ND-104-91"
     found = [dict(one) for one in e.value.all] or [e.value.as_dict()]
     assert any(f"lab.yaml: line {line}" in one["at"] and says in one["what"] for one in found), found
+
+
+def test_a_missing_format_is_told_as_it_should_be(tmp_path: Path) -> None:
+    with pytest.raises(Error) as e:
+        hosts.read(written(tmp_path, GOOD.replace("format: netdyno-fleet/1\n", "")))
+    assert e.value.fix == "Add `format: netdyno-fleet/1`"
 
 
 def test_what_is_no_yaml_and_what_lists_nothing_is_refused(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
             "8.8.8.8 is no subscriber",
         ),
         # the pool
-        ({"pool": []}, "pool", "at least 1 item"),
+        ({"pool": []}, "pool", "needs at least 1"),
         ({"pool": ["203.0.113.17/28"]}, "pool", "the prefix begins at 203.0.113.16/28"),
         ({"pool": ["2001:db8::/64"]}, "pool", "NAT64 is not there"),
         ({"pool": ["11.0.0.0/15"]}, "pool", "131,072 addresses are more"),
