@@ -307,7 +307,7 @@ def test_an_address_is_a_path_or_tcp_with_a_token(monkeypatch: pytest.MonkeyPatc
         (b'"result": {"time": 1e999}', "ND-91-21", "it sends 1e999, which is no number"),
         (b'"result": {"elapsed": 1' + b"0" * 400 + b"}", "ND-91-21", "a whole number of 401 digits"),
         (b'"result": {"state": 5}', "ND-91-32", "its answer to run.status is not valid: state"),
-        (b'"result": [1]', "ND-91-32", "its answer to run.status is not valid"),
+        (b'"result": [1]', "ND-91-32", "its answer to run.status is not valid: this is no object"),
         (b'"error": ["x"]', "ND-91-32", "it is no error of JSON-RPC"),
         (b'"error": {"code": "abc", "message": 1}', "ND-91-32", "it is no error of JSON-RPC"),
         (b'"error": {"code": 1, "message": "m", "data": {"code": "X", "all": 5}}', "ND-91-24", "m"),

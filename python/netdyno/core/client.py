@@ -68,6 +68,9 @@ def invalid(method: str, why: str, at: str = "") -> Error:
     return Error(INVALID, f"its answer to {method} is not valid: {why}", at=at, fix=fix)
 
 
+_KINDS = {"model_type": "this is no object", "dict_type": "this is no object", "missing": "this is missing"}
+
+
 def checked(model: type[M], answer: Any, method: str, at: str = "") -> M:
     """An answer as its type. Raises `ND-91-32` where it does not fit."""
     try:
@@ -75,7 +78,7 @@ def checked(model: type[M], answer: Any, method: str, at: str = "") -> M:
     except ValidationError as e:
         first = e.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part)[:80] for part in first["loc"])
-        message = str(first["msg"]).removeprefix("Value error, ")
+        message = _KINDS.get(first["type"]) or str(first["msg"]).removeprefix("Value error, ")
         raise invalid(method, f"{place}: {message}" if place else message, at) from e
 
 
