@@ -24,8 +24,8 @@ pub use scan::{CSeq, Challenges, MAX_CHALLENGES, Party, Scanned, Start, TopVia, 
 
 /// Longest header field and start line, bytes.
 pub const MAX_FIELD: usize = 16 * 1024;
-/// Most header fields of a message.
-pub const MAX_FIELDS: usize = 256;
+/// Most header fields of a message: a registrar may answer with a Contact for each of many bindings.
+pub const MAX_FIELDS: usize = 4096;
 /// Longest head of a message, bytes.
 pub const MAX_HEAD: usize = 64 * 1024;
 /// Longest body of a message, bytes.
