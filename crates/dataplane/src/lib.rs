@@ -4,6 +4,7 @@ pub mod graph;
 pub mod impaired;
 pub mod interfaces;
 pub mod kernel_addresses;
+pub mod library;
 pub mod link_up;
 pub mod link_watch;
 pub mod memory;

@@ -15,3 +15,7 @@
 )]
 
 include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+
+/// What the drivers that are built in say of themselves, as JSON: an array of objects with `name`, `kmod` and `pci_ids`. `null`: DPDK is
+/// linked as shared libraries, and the EAL loads drivers from its plug-in directory.
+pub const BUILT_IN_DRIVERS: &str = include_str!(concat!(env!("OUT_DIR"), "/drivers.json"));

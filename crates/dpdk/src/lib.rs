@@ -64,3 +64,9 @@ pub fn version() -> String {
     // SAFETY: rte_version returns a pointer to a static, NUL-terminated string.
     unsafe { std::ffi::CStr::from_ptr(dpdk_sys::rte_version()) }.to_string_lossy().into_owned()
 }
+
+/// What the drivers that are built into this program say of themselves, as JSON: an array of objects with `name`, `kmod` and `pci_ids`.
+/// `null`: DPDK is linked as shared libraries, which load drivers from their plug-in directory.
+pub fn built_in_drivers() -> &'static str {
+    dpdk_sys::BUILT_IN_DRIVERS
+}

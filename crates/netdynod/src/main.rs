@@ -73,6 +73,8 @@ enum Command {
     Validate(validate::Validate),
     /// Open one DPDK port of each kind that works here, and print what it offers as JSON.
     Ports(kinds::Kinds),
+    /// Print DPDK's version, and the drivers that are built in, as JSON.
+    Dpdk,
     /// Print the JSON Schema of profiles.
     Schema {
         /// Of how a link is impaired instead.
@@ -169,6 +171,9 @@ fn run(cli: &Cli, registry: Registry) -> Result<ExitCode> {
                 write_to_stderr(&format!("error {why}"));
                 return Ok(EXIT_ENVIRONMENT.into());
             }
+        }
+        Some(Command::Dpdk) => {
+            print(&(serde_json::to_string(&dataplane::library::Library::linked())? + "\n"))?;
         }
         Some(Command::Schema { impair, models, graph, elements, result }) => {
             let schema = match () {
