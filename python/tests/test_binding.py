@@ -183,6 +183,7 @@ def test_the_verbs(
     server: Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bind, "Machine", lambda: Machine(server.root))
+    monkeypatch.setattr(bind.library, "machine", lambda: Machine(server.root))
     (server.root / "sys/kernel/iommu_groups/40/devices" / OTHER).mkdir()
     assert app.call(["bind", NIC]) == 0
     told = capfd.readouterr()

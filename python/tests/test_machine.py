@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from netdyno.core import library
 from netdyno.doctor import dpdk
 from netdyno.doctor.checks import Check
 from netdyno.system.machine import Machine, listed, numbers
@@ -24,7 +25,7 @@ def server(tmp_path: Path) -> Machine:
 
 
 def findings(machine: Machine) -> dict[str, Check]:
-    return {one.name: one for check in dpdk.CHECKS for one in check(Machine(machine.root))}
+    return {one.name: one for check in dpdk.CHECKS for one in check(Machine(machine.root, machine.built_in))}
 
 
 def test_a_bare_server_is_told_every_command(server: Machine) -> None:
@@ -212,3 +213,36 @@ def test_lists_of_cores() -> None:
     assert numbers("0-2,5,7-8\n") == [0, 1, 2, 5, 7, 8]
     assert numbers("(null)") == numbers(None) == []
     assert listed([8, 7, 0, 1, 2, 5]) == "0-2,5,7-8"
+
+
+BUILT_IN = {
+    "version": "24.11.8",
+    "built_in": [
+        {"name": "net_igc", "kmod": "* igb_uio | vfio-pci", "pci_ids": [[0x8086, 0x15F2, 0xFFFF, 0xFFFF]]},
+        {"name": "net_ring", "kmod": "", "pci_ids": []},
+    ],
+}
+
+
+def test_drivers_of_the_daemon_are_found_without_dpdk(
+    server: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opener(tmp_path, monkeypatch, f"[ $1 = dpdk ] && echo '{json.dumps(BUILT_IN)}'")
+    built_in = library.machine().built_in
+    found = findings(Machine(server.root, built_in))
+    assert (found["DPDK"].state, found["DPDK"].found) == ("ok", "24.11.8, built in")
+    assert found["DPDK drivers"].found == "2 built in: igc, ring"
+    # ixgbe is installed, and this daemon does not load it
+    assert found[f"NIC {PORTS[0]}"].found.endswith("no DPDK driver for it is built in")
+    put(server.root / f"sys/bus/pci/devices/{PORTS[0]}/device", "0x15f2")
+    assert "DPDK net_igc" in findings(Machine(server.root, built_in))[f"NIC {PORTS[0]}"].found
+
+
+@pytest.mark.parametrize(
+    "script", ["exit 1", "echo nothing", "echo '{}'", """echo '{"version": "22.11.11", "built_in": null}'"""]
+)
+def test_a_daemon_without_drivers_leaves_those_that_are_installed(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opener(tmp_path, monkeypatch, script)
+    assert library.built_in() is None

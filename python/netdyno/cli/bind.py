@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from netdyno.cli import console
+from netdyno.core import library
 from netdyno.doctor.dpdk import others
 from netdyno.system import binding
 from netdyno.system.machine import VFIO, Machine
@@ -26,7 +27,7 @@ def bind(
 
         sudo netdyno bind 0000:03:00.0 0000:03:00.1
     """
-    machine = Machine()
+    machine = library.machine()
     for address in nics:
         before = binding.bind(address, machine, force=force)
         if before.driver == VFIO:

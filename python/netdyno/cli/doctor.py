@@ -9,11 +9,11 @@ from rich.text import Text
 
 from netdyno.cli import console
 from netdyno.cli.options import Json
+from netdyno.core import library
 from netdyno.doctor import checks, dpdk
 from netdyno.doctor.checks import Check
 from netdyno.errors import ENVIRONMENT
 from netdyno.lazy import loaded
-from netdyno.system.machine import Machine
 from netdyno.systems import SYSTEMS
 
 _STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow", "unknown": "dim"}
@@ -31,7 +31,7 @@ def doctor(
 
         netdyno doctor
     """
-    machine = Machine()
+    machine = library.machine()
     of_systems = [loaded(one.checks) for one in SYSTEMS if one.checks]
     found: list[Check] = [one for check in (*checks.CHECKS, *of_systems) for one in check()]
     found += [one for check in (*dpdk.CHECKS, dpdk.kinds) for one in check(machine)]

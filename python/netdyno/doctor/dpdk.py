@@ -20,17 +20,25 @@ OPEN = 30.0
 
 def library(machine: Machine) -> Iterator[Check]:
     """DPDK itself and its drivers."""
+    if machine.built_in:
+        yield Check("DPDK", "ok", f"{machine.built_in.version}, built in")
+        yield Check("DPDK drivers", "ok", f"{len(machine.pmds)} built in: {_names(machine)}")
+        return
     # the version stands in a file of the development package; programs run without it
     version = environment.versions().get("dpdk") or ("runtime libraries" if machine.pmds else "")
     if version:
         yield Check("DPDK", "ok", version)
     else:
         yield Check("DPDK", "optional", "no libdpdk", "sudo apt install libdpdk-dev dpdk")
-    names = [pmd.name.removeprefix("net_").removesuffix("_pci") for pmd in machine.pmds]
-    if names:
-        yield Check("DPDK drivers", "ok", f"{len(names)}: {', '.join(sorted(names))}")
+    if machine.pmds:
+        yield Check("DPDK drivers", "ok", f"{len(machine.pmds)}: {_names(machine)}")
     else:
         yield Check("DPDK drivers", "optional", "none installed", "sudo apt install dpdk")
+
+
+def _names(machine: Machine) -> str:
+    """Drivers by their short names, such as `ixgbe`."""
+    return ", ".join(sorted(pmd.name.removeprefix("net_").removesuffix("_pci") for pmd in machine.pmds))
 
 
 def huge_pages(machine: Machine) -> Iterator[Check]:
@@ -115,12 +123,13 @@ def nics(machine: Machine) -> Iterator[Check]:
 
 
 def _nic(machine: Machine, nic: Nic) -> Check:
-    where = "" if nic.node is None else f", node {nic.node}"
+    node = "" if nic.node is None else f", node {nic.node}"
     named = f" ({', '.join(nic.interfaces)})" if nic.interfaces else ""
-    told = f"{nic.device}{where}, {nic.driver or 'no driver'}{named}"
+    told = f"{nic.device}{node}, {nic.driver or 'no driver'}{named}"
     name = f"NIC {nic.address}"
     if nic.pmd is None:
-        return Check(name, "unknown", f"{told}; no DPDK driver for it is installed")
+        where = "built in" if machine.built_in else "installed"
+        return Check(name, "unknown", f"{told}; no DPDK driver for it is {where}")
     told += f", DPDK {nic.pmd.name}"
     if not nic.pmd.takes:
         return Check(name, "ok", f"{told}: ready, and stays with the kernel too")

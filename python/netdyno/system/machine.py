@@ -45,6 +45,14 @@ class Pmd:
 
 
 @dataclass(frozen=True)
+class BuiltIn:
+    """DPDK as part of the daemon."""
+
+    version: str
+    pmds: tuple[Pmd, ...]
+
+
+@dataclass(frozen=True)
 class Nic:
     """A network device on the PCI bus."""
 
@@ -97,6 +105,8 @@ class Machine:
     """A machine, or the tree that was recorded of one."""
 
     root: Path = field(default=Path("/"))
+    built_in: BuiltIn | None = None
+    """None: the daemon loads drivers from DPDK's plug-in directory."""
 
     def read(self, path: str) -> str | None:
         """A file's text; None where there is none."""
@@ -202,7 +212,9 @@ class Machine:
 
     @cached_property
     def pmds(self) -> list[Pmd]:
-        """The drivers for network devices that are installed with DPDK."""
+        """The drivers for network devices that are built in, or else installed with DPDK."""
+        if self.built_in:
+            return list(self.built_in.pmds)
         files: dict[tuple[Path, str], Path] = {}
         for base in ("usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"):
             for below in ("dpdk", "*/dpdk"):
