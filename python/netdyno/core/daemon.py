@@ -57,6 +57,19 @@ def program() -> Path:
     )
 
 
+def program_to_copy() -> Path:
+    """The daemon's program for other hosts: of a source tree its portable build, which needs no DPDK there,
+    unless it is older than what runs here; else what runs here."""
+    own, root = program(), paths.source()
+    if root is None or "NETDYNO_DAEMON" in os.environ:
+        return own
+    for kind in ("release", "debug"):
+        portable = root / "target/portable" / kind / PROGRAM
+        if portable.is_file() and portable.stat().st_mtime >= own.stat().st_mtime:
+            return portable
+    return own
+
+
 class Daemon:
     """A daemon of our own: started for one trial, in a namespace if need be, and stopped after."""
 

@@ -61,7 +61,7 @@ class Ray:
                 raise _failed(host, what, TOKEN)
             node = ray.get(placed.address.remote(), timeout=START)
             listen = f"[{node}]:{host.port or 0}" if ":" in node else f"{node}:{host.port or 0}"
-            program = daemon.program().read_bytes()
+            program = daemon.program_to_copy().read_bytes()
             files = certificates.agent_files(made, host.name)
             told = ray.get(placed.start.remote(program, files, listen), timeout=START)
         except ray.exceptions.GetTimeoutError:

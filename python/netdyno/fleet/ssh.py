@@ -146,7 +146,7 @@ class Ssh:
         program = host.program
         if program is None:
             program = f"{folder}/netdynod"
-            _run(host, f"cat >{program} && chmod 700 {program}", daemon.program().read_bytes())
+            _run(host, f"cat >{program} && chmod 700 {program}", daemon.program_to_copy().read_bytes())
         mtls = ""
         if host.mtls is not None:
             made = certificates.make(fleet, [host.name], days=certificates.UP_DAYS)
@@ -187,7 +187,7 @@ class Ssh:
         if host.program is not None:
             yield True, f"netdynod {_run(host, f'{host.program} --version').strip()}", ""
         elif room.isdecimal():
-            need = daemon.program().stat().st_size // 1024
+            need = daemon.program_to_copy().stat().st_size // 1024
             good = int(room) > 2 * need
             fix = "" if good else "Make room in /tmp, or name a netdynod of the host with `program:`"
             yield good, f"{int(room) // 1024:,} MiB free for the daemon's {need // 1024:,} MiB", fix

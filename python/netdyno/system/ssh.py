@@ -91,7 +91,10 @@ class SshHost:
         by_hand = " ".join(["ssh", *(["-p", str(self.port)] if self.port else []), self.address])
         fix = f"Try `{by_hand}`"
         if "shared libraries" in said:
-            fix = "Install what it names on the host (Debian: libdpdk-dev), or name another `program:`"
+            fix = (
+                "Build a netdynod here that needs none (`./do package wheel --portable`), install it there "
+                "(Debian: libdpdk-dev), or name another `program:`"
+            )
         elif "Permission denied" in said:
             fix = "Let the key in without a password: `ssh-copy-id`, or name it with `key`"
         elif "Host key verification" in said:
