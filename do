@@ -210,23 +210,29 @@ verb_bench() { # [CASE] [--json FILE] -- measure against peers, interleaved; see
     fi
 }
 
+#: package wheel --portable -- a wheel for any distribution: its daemon has DPDK built in and needs only glibc
 #: package [deb|wheel] --for trixie|noble|bookworm -- the same in a root of that distribution, which debootstrap makes
 verb_package() { # [deb|wheel|sdist|image] -- build a package for this distribution, into target/package
-    local kind=deb release='' usage="./do package takes one of deb, wheel, sdist and image, and --for DISTRIBUTION"
+    local kind=deb release='' portable='' usage="./do package takes one of deb, wheel, sdist and image, --portable and --for DISTRIBUTION"
     while [ $# -gt 0 ]; do
         case $1 in
         --for) [ $# -gt 1 ] || die 104 "$usage" && release=$2 && shift 2 ;;
+        --portable) portable=yes && shift ;;
         deb | wheel | sdist | image) kind=$1 && shift ;;
         -h | --help) verb_help | grep '^  package' && return ;;
         *) die 104 "$usage, not '$1'" ;;
         esac
     done
+    if [ -n "$portable" ]; then
+        [ "$kind" = wheel ] || die 104 "--portable goes with wheel, not with $kind"
+        kind="portable-wheel"
+    fi
     if [ -n "$release" ]; then
-        case $kind in deb | wheel) ;; *) die 104 "--for goes with deb and wheel, not with $kind" ;; esac
+        case $kind in deb | wheel | portable-wheel) ;; *) die 104 "--for goes with deb and wheel, not with $kind" ;; esac
         package_for "$release" "$kind"
         return
     fi
-    case $kind in deb | wheel | image) package_tools ;; sdist) environment ;; esac
+    if [ "$kind" = sdist ]; then environment; else package_tools "$kind"; fi
     package "$kind"
 }
 

@@ -1,24 +1,30 @@
-"""Bill of materials in SPDX 2.3: the Rust crates of the daemon and the Python packages beside it."""
+"""Bill of materials in SPDX 2.3: the daemon's Rust crates and libraries, and the Python packages."""
 
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parent.parent
 DAEMON = "netdynod"
+Part = tuple[str, str, str, str]
+"""Kind of package, name, version, licence."""
 
 
-def document(library: Path | None, version: str, seconds: int) -> str:
-    """The document, as JSON; the same for the same parts. `library`: where Python packages are packed."""
+def document(library: Path | None, version: str, seconds: int, linked: Sequence[Part] = ()) -> str:
+    """The document, as JSON; the same for the same parts. `library`: where Python packages are packed;
+    `linked`: packages of the distribution that are part of the daemon."""
     packed = _packages(library) if library else [("pypi", "netdyno", version, "Apache-2.0")]
-    parts = [*_crates(), *packed]
+    parts = [*_crates(), *linked, *packed]
     names = "\n".join(f"{kind} {name} {release}" for kind, name, release, _ in parts)
     made = {
         "spdxVersion": "SPDX-2.3",
@@ -44,8 +50,8 @@ def document(library: Path | None, version: str, seconds: int) -> str:
     return json.dumps(made, indent=1) + "\n"
 
 
-def _crates() -> list[tuple[str, str, str, str]]:
-    """Crates that the daemon is built of: kind, name, version, licence."""
+def _crates() -> list[Part]:
+    """Crates that the daemon is built of."""
     command = ("cargo", "metadata", "--format-version", "1", "--locked", "--offline")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
@@ -63,7 +69,7 @@ def _crates() -> list[tuple[str, str, str, str]]:
     return sorted(("cargo", one["name"], one["version"], one["license"] or "NOASSERTION") for one in crates)
 
 
-def _packages(library: Path) -> list[tuple[str, str, str, str]]:
+def _packages(library: Path) -> list[Part]:
     """Python packages below a folder."""
     found = []
     for one in distributions(path=[str(library)]):
@@ -75,6 +81,13 @@ def _packages(library: Path) -> list[tuple[str, str, str, str]]:
 
 def _reference(kind: str, name: str, version: str) -> str:
     return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", f"{kind}-{name}-{version}")
+
+
+def _locator(kind: str, name: str, version: str) -> str:
+    """The package as a purl; those of a distribution are sources of the one that this runs on."""
+    if kind == "deb":
+        return f"pkg:deb/{platform.freedesktop_os_release()['ID']}/{name}@{quote(version)}?arch=source"
+    return f"pkg:{kind}/{name}@{version}"
 
 
 def _package(kind: str, name: str, version: str, licence: str) -> dict[str, Any]:
@@ -91,7 +104,7 @@ def _package(kind: str, name: str, version: str, licence: str) -> dict[str, Any]
             {
                 "referenceCategory": "PACKAGE-MANAGER",
                 "referenceType": "purl",
-                "referenceLocator": f"pkg:{kind}/{name}@{version}",
+                "referenceLocator": _locator(kind, name, version),
             }
         ],
     }

@@ -1,10 +1,12 @@
-"""Wheel of netdyno with the daemon inside, for the distribution that it is built on.
+"""Wheel of netdyno with the daemon inside.
 
     packaging/wheel.py --daemon target/release/netdynod --wheel FILE.whl --into target/package
+    packaging/wheel.py --portable --daemon target/portable/release/netdynod …
 
-`pip install` of it brings `netdyno` and `netdynod`. The daemon is linked to the distribution's libraries,
-DPDK's among them: the wheel's tag is of the machine, `linux_x86_64`, and not of `manylinux`. Two builds of
-one commit are the same byte for byte.
+`pip install` of it brings `netdyno` and `netdynod`. A daemon linked to the distribution's libraries, DPDK's
+among them, is for that distribution: the wheel's tag is `linux_x86_64`. A portable daemon needs only glibc:
+the tag is `manylinux`, with the oldest glibc that has all symbols it needs. Two builds of one commit are the
+same byte for byte.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import json
 import platform
 import shutil
 import sys
@@ -21,6 +24,7 @@ import zipfile
 from pathlib import Path
 
 import common
+import elf
 import sbom
 
 PROGRAM = 0o755
@@ -47,13 +51,26 @@ def record(files: dict[str, bytes], name: str) -> bytes:
     return "".join([*lines, f"{name},,\n"]).encode()
 
 
-def build(daemon: Path, wheel: Path, into: Path, seconds: int) -> Path:
+def linked_parts(daemon: Path) -> list[sbom.Part]:
+    """Packages of the distribution that were linked into a portable daemon."""
+    listed = daemon.with_name(f"{daemon.name}.parts.json")
+    try:
+        found = json.loads(listed.read_text())
+    except (OSError, ValueError) as e:
+        raise common.BuildError(f"{listed}, which packaging/portable.py writes, cannot be read: {e}") from e
+    return [("deb", name, version, licence) for name, version, licence in found]
+
+
+def build(daemon: Path, wheel: Path, into: Path, seconds: int, portable: bool = False) -> Path:
     """Put the daemon into a wheel that has none; returns the new one."""
     with zipfile.ZipFile(wheel) as plain:
         files = {info.filename: plain.read(info) for info in plain.infolist() if not info.is_dir()}
     (about,) = {name.partition("/")[0] for name in files if name.partition("/")[0].endswith(".dist-info")}
     stem = about.removesuffix(".dist-info")
-    tag = f"py3-none-linux_{platform.machine()}"
+    system = (
+        elf.tag(elf.needed(daemon), elf.oldest_glibc(daemon)) if portable else f"linux_{platform.machine()}"
+    )
+    tag = f"py3-none-{system}"
     of_wheel = files[f"{about}/WHEEL"].decode()
     if "Tag: py3-none-any\n" not in of_wheel:
         raise common.BuildError(f"{wheel.name} is no wheel of Python alone")
@@ -63,7 +80,8 @@ def build(daemon: Path, wheel: Path, into: Path, seconds: int) -> Path:
     files[program] = stripped(daemon)
     files[f"{EVENTS}.o"] = common.kernel_programs(common.ROOT / "python" / f"{EVENTS}.c")
     # PEP 770
-    bill = sbom.document(None, stem.partition("-")[2], seconds).encode()
+    parts = linked_parts(daemon) if portable else []
+    bill = sbom.document(None, stem.partition("-")[2], seconds, parts).encode()
     files[f"{about}/sboms/netdyno.spdx.json"] = bill
     del files[f"{about}/RECORD"]
     files[f"{about}/RECORD"] = record(files, f"{about}/RECORD")
@@ -86,10 +104,11 @@ def main() -> int:
     )
     parser.add_argument("--daemon", type=Path, required=True, help="netdynod as it was built")
     parser.add_argument("--wheel", type=Path, required=True, help="the Python application")
+    parser.add_argument("--portable", action="store_true", help="the daemon is of packaging/portable.py")
     parser.add_argument("--into", type=Path, required=True, help="folder for the wheel")
     wanted = parser.parse_args()
     try:
-        made = build(wanted.daemon, wanted.wheel, wanted.into, common.commit_time())
+        made = build(wanted.daemon, wanted.wheel, wanted.into, common.commit_time(), wanted.portable)
         common.write_sums(wanted.into)
     except common.BuildError as e:
         print(f"error: {e}", file=sys.stderr)

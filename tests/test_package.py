@@ -126,6 +126,7 @@ def test_a_fresh_environment_runs_over_loopback(kind: str, tmp_path: Path) -> No
         (["--for", "sarge"], "not for 'sarge'"),
         (["image", "--for", "trixie"], "--for goes with deb and wheel, not with image"),
         (["--for"], "--for DISTRIBUTION"),
+        (["deb", "--portable"], "--portable goes with wheel, not with deb"),
         (["rpm"], "not 'rpm'"),
     ],
 )

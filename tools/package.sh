@@ -18,16 +18,17 @@ setuptools() { # wheel|sdist FOLDER -- prints the file
 }
 
 # What builds packages: less than `./do setup` installs, which has the servers of the tests too.
-package_tools() {
+package_tools() { # KIND
     install "${BUILD[@]}" dpkg-dev/dpkg-shlibdeps
+    [ "$1" != portable-wheel ] || install flex/flex bison/bison
     rust
     environment
     # the bill of materials reads the manifests of all crates, also of those that are built elsewhere only
     cargo fetch --locked --quiet || die 92 "the crates could not be downloaded; check the network"
-    build
+    [ "$1" = portable-wheel ] || build
 }
 
-package() { # deb|wheel|sdist|image
+package() { # deb|wheel|sdist|image|portable-wheel
     local made=target/package plain=target/package/plain daemon=target/release/netdynod built
     case $1 in
     sdist)
@@ -39,6 +40,11 @@ package() { # deb|wheel|sdist|image
     wheel)
         built=$(setuptools wheel "$plain")
         .venv/bin/python packaging/wheel.py --daemon "$daemon" --wheel "$built" --into "$made"
+        ;;
+    portable-wheel)
+        daemon=$(.venv/bin/python packaging/portable.py) || die 1 "the portable netdynod was not built: see above"
+        built=$(setuptools wheel "$plain")
+        .venv/bin/python packaging/wheel.py --portable --daemon "$daemon" --wheel "$built" --into "$made"
         ;;
     deb)
         built=$(setuptools wheel "$plain")
@@ -96,7 +102,8 @@ distribution() { # RELEASE FOLDER -- an empty root of it
 # The same verb in a root of the distribution, where this checkout is /netdyno, with a `target` and a `.venv` of that distribution.
 # The compiler is this machine's: it needs no library newer than those.
 package_for() { # RELEASE KIND
-    local release=$1 kind=$2 folder=target/package/for/$1 binds=() chosen=() name
+    local release=$1 kind=$2 folder=target/package/for/$1 binds=() chosen=() portable='' name
+    [ "$kind" != portable-wheel ] || portable=--portable
     [ -n "${ARCHIVE[$release]:-}" ] || die 104 "packages are made for: ${!ARCHIVE[*]}; not for '$release'"
     rust
     [ -d "$folder/root" ] || distribution "$release" "$PWD/$folder/root"
@@ -116,7 +123,7 @@ package_for() { # RELEASE KIND
         env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/root/.cargo/bin \
         PIP_CERT=/etc/ssl/certs/ca-certificates.crt "SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)" NETDYNO_PACKAGING=yes \
         ${RUSTUP_TOOLCHAIN:+"RUSTUP_TOOLCHAIN=$RUSTUP_TOOLCHAIN"} "${chosen[@]}" \
-        /netdyno/do package "$kind" >&2
+        /netdyno/do package "${kind##*-}" ${portable:+"$portable"} >&2
     mkdir -p "target/package/$release"
     for name in "$folder"/target/package/*; do
         [ ! -f "$name" ] || cp -f "$name" "target/package/$release/"
