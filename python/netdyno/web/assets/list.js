@@ -96,7 +96,7 @@ export function open(root, context) {
         <section class="tight" aria-labelledby="past">
           <h2 id="past">${tr({ t: "Finished" })}</h2>
           <div class="bar">
-            <label>${tr({ t: "Find" })} <input type="search" .value=${wanted} placeholder=${tr({ t: "Name, target or verdict" })} @input=${(/** @type {any} */ e) => ((wanted = e.target.value), (first = 0), draw())}></label>
+            <label>${tr({ t: "Find" })} <input type="search" size="26" .value=${wanted} placeholder=${tr({ t: "Name, target or verdict" })} @input=${(/** @type {any} */ e) => ((wanted = e.target.value), (first = 0), draw())}></label>
             ${chosen.length === 2
               ? html`<a class="press" href=${comparison()} target="_blank" rel="noopener">${tr({ t: "Compare the two" })}</a>`
               : html`<span class="hint">${tr({ t: "Choose two runs to compare them." })}</span>`}

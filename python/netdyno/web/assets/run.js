@@ -294,7 +294,7 @@ export function open(root, context) {
   const about = (subject) => {
     const parts = [subject.rate !== null || subject.devices ? loadOf(subject) : "", subject.duration ? show(subject.duration, "s") : ""].filter(Boolean);
     const hosts = found.run?.hosts ?? [];
-    return html`<p class="under about">${subject.target ? html`→ ${name(subject.target)} ` : nothing}${parts.join(" · ")}${hosts.length ? html` · ${tr({ t: "Hosts" })}: ${name(hosts.join(", "))}` : nothing}${subject.fleet ? html` · ${tr({ t: "Fleet" })}: ${name(subject.fleet)}` : nothing}</p>`;
+    return html`<p class="under about">${subject.target ? html`→ ${name(subject.target)}${parts.length ? " · " : ""}` : nothing}${parts.join(" · ")}${hosts.length ? html` · ${tr({ t: "Hosts" })}: ${name(hosts.join(", "))}` : nothing}${subject.fleet ? html` · ${tr({ t: "Fleet" })}: ${name(subject.fleet)}` : nothing}</p>`;
   };
 
   function draw() {
