@@ -6,6 +6,7 @@ import itertools
 import re
 import shutil
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from netdyno import escape
 from netdyno.errors import Error
 from netdyno.lab.counters import program_output
 from netdyno.system import namespace
+from netdyno.system.process import find
 
 _RATE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9}
 
@@ -40,6 +42,26 @@ class Connection:
         """The local port."""
         text = self.local.rpartition(":")[2]
         return int(text) if text.isascii() and text.isdigit() else None
+
+
+_PACKET = re.compile(r"^p_\S+\s.*?\*:(\S+)\s.*?skmem:\([^)]*\bd(\d+)", re.MULTILINE)
+
+
+def packet_socket_drops(space: str | None) -> dict[str, float]:
+    """Frames that found no room in packet sockets of a namespace, by the interface of these."""
+    command = [find("ss", "iproute2"), "-0", "-a", "-n", "-m"]
+    done = namespace.inside(
+        space, lambda: subprocess.run(command, capture_output=True, text=True, check=False)
+    )
+    return parse_packet_sockets(done.stdout)
+
+
+def parse_packet_sockets(text: str) -> dict[str, float]:
+    """Drops by interface, from `ss -0 -a -n -m`."""
+    found: dict[str, float] = {}
+    for interface, lost in _PACKET.findall(text):
+        found[interface] = found.get(interface, 0.0) + float(lost)
+    return found
 
 
 @dataclass(frozen=True)

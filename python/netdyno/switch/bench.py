@@ -538,7 +538,35 @@ def used(switches: Sequence[Switch]) -> float:
 
 
 def moved(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """By how much each counter of a switch moved, as `switch.PORT.…`, and all drops together."""
+    """By how much each counter of a switch moved, as `switch.PORT.…`, all drops together, and in how many
+    directions of its ports it does not count them."""
     found = {f"switch.{name}": value - before.get(name, 0.0) for name, value in after.items()}
     found["switch.dropped"] = sum(value for name, value in found.items() if name.endswith("_dropped"))
+    ports = [name.removesuffix("_packets") for name in after if name.endswith((".rx_packets", ".tx_packets"))]
+    # said, and not left out: a counter that is not kept did not move
+    found[UNCOUNTED] = float(sum(f"{port}_dropped" not in after for port in ports) or not ports)
     return found
+
+
+def dropped(counters: Mapping[str, float]) -> float | None:
+    """Packets that the switch dropped at its ports in a trial; None where it does not count them."""
+    return None if counters.get(UNCOUNTED) else counters.get("switch.dropped", 0.0)
+
+
+def missing(counters: Mapping[str, float]) -> dict[str, float]:
+    """Packets that an end of the bench sent and the other did not receive, by direction; nothing where no
+    packets of ends were counted."""
+    if not any(name in counters for ends in WAYS.values() for name in ends):
+        return {}
+    return {
+        way: counters.get(sent, 0.0) - counters.get(received, 0.0) for way, (sent, received) in WAYS.items()
+    }
+
+
+UNCOUNTED = "switch.uncounted"
+"""In how many directions of ports drops are not counted."""
+WAYS = {
+    "client → server": ("dev.eth0.tx_packets", "server/dev.eth0.rx_packets"),
+    "server → client": ("server/dev.eth0.tx_packets", "dev.eth0.rx_packets"),
+}
+"""Directions, with the counters of the sender and of the receiver."""

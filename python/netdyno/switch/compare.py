@@ -16,7 +16,7 @@ from netdyno.experiment.study import Study
 from netdyno.lab.dut.base import DutSite
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting, Value
-from netdyno.switch.bench import REASON, Spec, SwitchBench, driver_of, tell_endpoints
+from netdyno.switch.bench import REASON, Spec, SwitchBench, driver_of, dropped, missing, tell_endpoints
 
 KIND = "switch-compare"
 MOST_ARMS = 12
@@ -184,6 +184,6 @@ def trial_document(seen: Observation) -> dict[str, Any]:
     return {
         "valid": seen.valid, "why": seen.why, "seconds": seen.seconds,
         "series": {k: list(v) for k, v in seen.series.items()},
-        "cpu": used, "dropped": seen.counters.get("switch.dropped", 0.0),
+        "cpu": used, "dropped": dropped(seen.counters), "missing": missing(seen.counters),
         "reasons": {k.removeprefix(REASON): v for k, v in seen.counters.items() if k.startswith(REASON)},
     }  # fmt: skip

@@ -22,6 +22,7 @@ from netdyno.errors import Error
 from netdyno.experiment import arms
 from netdyno.experiment.record import Record, measured_at
 from netdyno.lab.dut import DutSite
+from netdyno.lab.sockets import parse_packet_sockets
 from netdyno.report.studies import render
 from netdyno.report.text import Data
 from netdyno.stats.comparison import Verdict
@@ -31,7 +32,7 @@ from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.pages import comparison
-from netdyno.switch.verbs.compare import Progress, show_arms
+from netdyno.switch.verbs.compare import Progress, lost, show_arms
 from netdyno.system import namespace
 from netdyno.system.journal import journal
 
@@ -256,15 +257,16 @@ def test_reasons_of_drops_are_told_of_each_switch(
         found = arms.measure_blocks(record, Drops({"x": 1e9, "y": 1e9}), every, 2, 1)
     show_arms(found, [], RATE, "bench", 2)
     said = capfd.readouterr().out
-    assert "x dropped in a trial: 4.0 upcall_error, 4.0 queue full at server" in said.replace("\n", " ")
-    assert "y dropped" not in said
+    of_x = "x, packets of a trial: 0 dropped by the switch (4.0 upcall_error, 4.0 queue full at server)"
+    assert of_x in said.replace("\n", " ")
+    assert "y, packets of a trial: 0 dropped by the switch\n" in said
     listed = [
         {"name": side.name, "version": "1", "metrics": {"throughput": {"unit": "bit/s", "values": []}},
          "trials": [compare.trial_document(one) for one in found.seen[place]]}
         for place, side in enumerate(every)
     ]  # fmt: skip
     assert listed[0]["trials"][0]["reasons"] == {"upcall_error": 4, "queue full at server": 4}
-    x, y = (row[-1] for row in comparison.table({"arms": listed}).rows)
+    x, y = (row[-2] for row in comparison.table({"arms": listed}).rows)
     assert x.note == Data("4.000 upcall_error, 4.000 queue full at server") and y.note is None
 
 
@@ -383,3 +385,54 @@ def test_a_wide_area_path_is_as_late_as_it_was_asked_to_be(name: str) -> None:
             one.teardown()
     times = [float(text) for text in re.findall(r"time=([0-9.]+) ms", done.stdout)]
     assert times and min(times) >= 20.0, done.stdout
+
+
+SOCKETS = """Netid State  Recv-Q Send-Q Local Address:Port   Peer Address:PortProcess
+p_raw UNCONN 0      0                  *:server     *     skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d3)
+p_raw UNCONN 0      0                  *:client     *     skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d7658)
+p_dgr UNCONN 0      0                  *:client     *     skmem:(r0,rb212992,t0,tb212992,f0,w0,o176,bl0,d2)
+p_raw UNCONN 0      0                [0]:*          *     skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d9)
+"""
+
+
+def test_what_a_packet_socket_had_no_room_for_is_told_by_interface() -> None:
+    assert parse_packet_sockets(SOCKETS) == {"server": 3, "client": 7660}
+
+
+def test_what_is_not_counted_is_not_zero() -> None:
+    before = {"a.rx_packets": 1.0, "a.tx_packets": 1.0, "a.rx_dropped": 1.0, "a.tx_dropped": 0.0}
+    after = {**before, "a.rx_dropped": 4.0}
+    assert bench.dropped(bench.moved(before, after)) == 3
+    del before["a.tx_dropped"], after["a.tx_dropped"]
+    assert bench.dropped(bench.moved(before, after)) is None
+    unknown = Observation({}, {"throughput": 1.0}, bench.moved(before, after), seconds=1.0)
+    assert compare.trial_document(unknown)["dropped"] is None
+    assert "drops not counted" in lost([unknown])
+    arm = {"name": "x", "version": "1", "metrics": {}, "trials": [compare.trial_document(unknown)]}
+    (row,) = comparison.table({"arms": [arm]}).rows
+    assert "not counted" in str(row[-2].text) and row[-1].text == "–"
+
+
+def test_packets_that_did_not_arrive_are_counted_between_the_ends() -> None:
+    counters = {
+        "dev.eth0.tx_packets": 100.0, "server/dev.eth0.rx_packets": 74.0, "server/dev.eth0.tx_packets": 9.0,
+        "dev.eth0.rx_packets": 9.0,
+    }  # fmt: skip
+    assert bench.missing(counters) == {"client → server": 26, "server → client": 0}
+    assert bench.missing({"switch.cpu": 1.0}) == {}
+    assert lost([Observation({}, {}, {**counters, "switch.dropped": 26.0})]) == (
+        "26 sent and not received, 26 dropped by the switch"
+    )
+
+
+@root
+def test_open_vswitch_counts_what_its_packet_sockets_lost() -> None:
+    """What did not arrive between the hosts is what the switch says that it dropped."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    with SwitchBench(Spec(options={"seconds": 2, "streams": 4})) as made:
+        seen = made.measure({"switch": "ovs-netdev"}, 1)
+    gone = sum(bench.missing(seen.counters).values())
+    if not gone:
+        pytest.skip("the switch kept up with the load")
+    assert abs(seen.counters["switch.dropped"] - gone) <= max(50, 0.05 * gone)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from netdyno.lab.counters import Counters, CounterSource, read
+from netdyno.lab.workload import WORKLOADS
 from netdyno.stats.estimate import estimate, mean
 from netdyno.stats.observation import Metric, Observation
 from netdyno.switch.chain import layout
@@ -34,6 +35,8 @@ NEAR_BYTES = {f"near.{way}_bytes": (f"dev.in.{way}_bytes", f"dev.eth0.{way}_byte
 """Bytes at a hop's port towards the client: packets are joined and parted on their way."""
 MISSED, FEW = 0.5, 100_000.0
 """Of the bytes that arrive at an end, the share that each function must have seen; of fewer none is asked."""
+SIDES = {"near": ("in", "eth0"), "far": ("out",)}
+"""Ports of a hop towards the client and towards the server; of client and server, their only one is near."""
 INTERNAL = "switch/"
 """Before the counters that a switch has of its own, beside those of its ports."""
 REASONS: Mapping[str, str] = {
@@ -71,6 +74,8 @@ class Hop:
     """Packets by reason."""
     again: float | None = None
     """Segments that it sent again; None: it is a function."""
+    lost: float | None = None
+    """Packets that the hop before it and itself sent each other and that did not arrive; None: not known."""
     retries: float = 0.0
     """How often the switch tried again to put packets into its full queue (shared memory)."""
 
@@ -79,7 +84,7 @@ class Hop:
         return {
             "name": self.name, "kind": self.kind, "received": self.received, "sent": self.sent,
             "near": self.near, "instances": self.instances, "mirror": self.mirror, "cpu": self.cpu,
-            "drops": dict(self.drops), "again": self.again, "retries": self.retries,
+            "drops": dict(self.drops), "again": self.again, "retries": self.retries, "lost": self.lost,
         }  # fmt: skip
 
 
@@ -104,6 +109,11 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
             counted[way] = sum(v for k, v in seen.items() if _interface(k) and k.endswith(f".{way}"))
         counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
         counted |= {name: sum(seen.get(one, 0.0) for one in of) for name, of in NEAR_BYTES.items()}
+        for side, names_of in SIDES.items():
+            counted[f"surplus.{side}"] = sum(
+                seen.get(f"dev.{of}.tx_packets", 0.0) - seen.get(f"dev.{of}.rx_packets", 0.0)
+                for of in names_of
+            )
         if ports := [(one.interface, name) for one, name in shared if one.host == host]:
             # its interfaces show copies, and these only while somebody watches: the switch counts packets
             counted = {name: value for name, value in counted.items() if name not in NEAR_BYTES}
@@ -119,6 +129,11 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
             counted["rx_dropped"] = max(0.0, counted["rx_dropped"] - known)
             near = next(name for interface, name in ports if interface == IN)
             counted["near"] = sum(of_ports.get(f"{near}.{way}_packets", 0.0) for way in ("rx", "tx"))
+            for interface, name in ports:
+                side = "near" if interface == IN else "far"
+                counted[f"surplus.{side}"] = of_ports.get(f"{name}.rx_packets", 0.0) - of_ports.get(
+                    f"{name}.tx_packets", 0.0
+                )
         vnf = lab.vnfs.get(host)
         if vnf:
             counted["queue"] = _queues(space)
@@ -175,6 +190,7 @@ def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -
     """Every hop over the valid trials of a length; replicas are one."""
     valid = [one for one in seen if one.valid]
     made = []
+    lost = _lost_before(lab, functions, valid)
     for name, hosts in passed(lab, functions).items() if valid else ():
 
         def total(counter: str, hosts: Sequence[str] = hosts) -> float:
@@ -200,10 +216,35 @@ def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -
                 total("cpu") / seconds if runs and seconds else None,
                 drops,
                 None if name in lab.chain.vnfs else total(AGAIN),
+                lost.get(name),
                 total("shared.retries"),
             )
         )
     return made
+
+
+def _lost_before(lab: ChainLab, functions: Sequence[str], valid: Sequence[Observation]) -> dict[str, float]:
+    """Packets lost between each hop and the one before it; nothing where traffic may be of another class."""
+    if lab.chain.classes and list(functions) == lab.chain.chain:
+        ports = {one.match.port for one in lab.chain.classes.values()}
+        if None in ports or any(port in ports for load in WORKLOADS.values() for _, port in load.needs_ports):
+            return {}
+    found: dict[str, float] = {}
+    before: list[str] = []
+    for name, hosts in passed(lab, functions).items():
+        if name in lab.chain.vnfs and lab.chain.mirror(name):
+            continue
+        if before and valid:
+            side = "near" if before == [CLIENT] else "far"
+            counters_of = [
+                *(f"{PREFIX}{host}/surplus.{side}" for host in before),
+                *(f"{PREFIX}{host}/surplus.near" for host in hosts),
+            ]
+            sums = [sum(one.counters.get(counter, 0.0) for counter in counters_of) for one in valid]
+            # a packet on its way as a trial begins is none that was lost
+            found[name] = max(0.0, mean(sums))
+        before = hosts
+    return found
 
 
 def internals(seen: Sequence[Observation]) -> dict[str, Any]:

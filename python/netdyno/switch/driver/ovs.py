@@ -14,7 +14,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from netdyno.errors import Error
+from netdyno.lab.counters import devices
 from netdyno.lab.dut.base import has
+from netdyno.lab.sockets import packet_socket_drops
 from netdyno.switch.driver import ovs_tunnel
 from netdyno.switch.driver.base import Flow, PortSettings, Switch, remove_interfaces
 from netdyno.switch.driver.ovs_daemon import OvsDaemon
@@ -237,6 +239,14 @@ class Ovs(Switch):
         """Of each port, by its name in the namespace; with a reactive controller, `flows` that are set up."""
         made = self._running()
         found = parse_ports(made.ofctl("dump-ports", BRIDGE), list(self.numbers))
+        for port, lost in packet_socket_drops(self.place.namespace).items():
+            # Open vSwitch does not count what found no room in the socket that it receives from
+            if port in self.ports:
+                found[f"{port}.rx_dropped"] = found.get(f"{port}.rx_dropped", 0.0) + lost
+        sent = namespace.inside(self.place.namespace, devices)
+        for port in self.ports:
+            if f"{port}.rx_dropped" in found and port in sent:
+                found.setdefault(f"{port}.tx_dropped", sent[port]["tx_dropped"])
         if self._controller:
             counted = re.search(r"flow_count=(\d+)", made.ofctl("dump-aggregate", BRIDGE))
             # the rule that sends packets to the controller is no flow

@@ -15,7 +15,7 @@ from netdyno.report.page import Download
 from netdyno.report.points import chart, points
 from netdyno.report.quantity import scale
 from netdyno.report.study import Study, StudyPage, document, facts
-from netdyno.report.table import Column, Table, data, number
+from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.estimate import mean, sd
 from netdyno.switch.pages import path
@@ -96,10 +96,12 @@ def table(found: Mapping[str, Any]) -> Table:
             Column(M("Switch"), numeric=False), Column(M("Version"), numeric=False), Column(M("Trials")),
             *(Column(Data(name)) for name in metrics), Column(M("Variation of throughput")),
             Column(M("CPU of the switch")), Column(M("Packets that it dropped")),
+            Column(M("Packets sent and not received")),
         ],
         note=M(
             "Mean and standard deviation over trials; variation is their ratio. A switch in the kernel has "
-            "no process whose CPU time could be told."
+            "no process whose CPU time could be told. Packets sent and not received: those that client and "
+            "server sent, less those that the other received, both ways."
         ),
     )  # fmt: skip
     for one in arms:
@@ -113,7 +115,8 @@ def table(found: Mapping[str, Any]) -> Table:
         rates = [v for v in one["metrics"].get("throughput", {"values": []})["values"] if v]
         variation = sd(rates) / mean(rates) if rates else None
         cpu = mean([t["cpu"] / t["seconds"] for t in valid]) if valid else 0.0
-        drops = mean([t["dropped"] for t in valid]) if valid else 0.0
+        counted = [t["dropped"] for t in valid if t["dropped"] is not None]
+        gone = [sum(t["missing"].values()) for t in valid if t.get("missing")]
         made.add(
             data(one["name"]),
             data(one["version"]),
@@ -121,7 +124,10 @@ def table(found: Mapping[str, Any]) -> Table:
             *cells,
             number(units.percent(variation), variation) if variation is not None else _none(),
             number(units.percent(cpu), cpu) if cpu else _none(),
-            number(units.significant(drops, 4), drops, note=_reasons(valid)),
+            number(units.significant(mean(counted), 4), mean(counted), note=_reasons(valid))
+            if counted
+            else Cell(M("not counted"), None, _reasons(valid)),
+            number(units.significant(mean(gone), 4), mean(gone)) if gone else _none(),
         )
     return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from netdyno.report import units
 from netdyno.report.quantity import with_unit
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
+from netdyno.stats.estimate import mean
 
 WIDTH, GAP, MARGIN = 116, 60, 8
 """Of a box of the picture, of the edge behind it, and around all."""
@@ -92,8 +93,9 @@ def build(found: Mapping[str, Any]) -> Path | None:
         boxes.append(Box(hop["name"], kind, x, lines, bool(drops), hop["mirror"]))
         if place:
             edges.append(Edge(x - GAP, units.significant(hop["near"], 3)))
+    at_ports = [t["dropped"] for t in arm.get("trials", ()) if t["valid"] and t["dropped"] is not None]
     width = 2 * MARGIN + len(boxes) * (WIDTH + GAP) - GAP
-    tables = _hops(arm, added), _switch(arm["internals"]), _kernel(arm)
+    tables = _hops(arm, added), _switch(arm["internals"], at_ports), _kernel(arm)
     return Path(width, boxes, edges, *tables, _predictions(found))
 
 
@@ -102,7 +104,8 @@ def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
         M("Hops"),
         [
             Column(M("Hop"), numeric=False), Column(M("Kind"), numeric=False), Column(M("Packets received")),
-            Column(M("Packets sent")), Column(M("CPU time that it adds to a packet")),
+            Column(M("Packets sent")), Column(M("Packets lost before it")),
+            Column(M("CPU time that it adds to a packet")),
             Column(M("CPU of its program")), Column(M("Packets dropped"), numeric=False),
         ],
         note=M(
@@ -119,11 +122,19 @@ def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
             data(hop["kind"]),
             number(units.count(round(hop["received"])), hop["received"]),
             number(units.count(round(hop["sent"])), hop["sent"]),
+            _lost(hop),
             _cost(cost) if cost else number(units.NONE, None),
             number(units.percent(hop["cpu"]), hop["cpu"]),
             _drops(hop["drops"]),
         )
     return made
+
+
+def _lost(hop: Mapping[str, Any]) -> Cell:
+    lost = hop.get("lost")
+    if lost is None:
+        return number(units.NONE, None)
+    return number(units.count(round(lost)), lost, mark="bad" if round(lost) else "")
 
 
 def _cost(cost: Mapping[str, Any]) -> Cell:
@@ -142,7 +153,7 @@ def _drops(drops: Mapping[str, float]) -> Cell:
     return Cell(first, sum(drops.values()), more, "bad")
 
 
-def _switch(internals: Mapping[str, Any]) -> Table:
+def _switch(internals: Mapping[str, Any], dropped: Sequence[float]) -> Table:
     made = Table(
         M("Packets in the switch"),
         [Column(M("Of a trial"), numeric=False), Column(M("Value"))],
@@ -158,6 +169,13 @@ def _switch(internals: Mapping[str, Any]) -> Table:
     for how, share in internals["found"].items():
         said = M("flow found by {how}", how=FOUND.get(how, Data(how)))
         made.add(Cell(said), number(units.percent(share), share))
+    lost = mean(dropped) if dropped else None
+    made.add(
+        Cell(M("dropped at its ports")),
+        Cell(M("not counted"), None)
+        if lost is None
+        else number(units.significant(lost, 4), lost, mark="bad" if lost else ""),
+    )
     for reason, count in internals["drops"].items():
         made.add(
             Cell(M("dropped: {why}", why=Data(reason))),

@@ -7,6 +7,7 @@ from typing import Any
 
 from netdyno import quantities
 from netdyno.cli import console
+from netdyno.stats.estimate import mean
 
 
 def show_hops(result: Mapping[str, Any]) -> None:
@@ -21,12 +22,16 @@ def show_hops(result: Mapping[str, Any]) -> None:
         cost = added.get(hop["name"])
         rows.append((
             hop["name"], hop["kind"], f"{hop['received']:,.0f}", f"{hop['sent']:,.0f}",
+            "–" if hop["lost"] is None else f"{hop['lost']:,.0f}",
             _time(cost) if cost else "–", f"{hop['cpu']:.0%}" if hop["cpu"] is not None else "–",
             drops or "none",
         ))  # fmt: skip
     if rows:
-        heads = ("hop", "kind", "received", "sent", "CPU time it adds", "CPU", "dropped")
-        console.table(heads, rows, f"packets of a trial through {longest['name']}", right=heads[2:6])
+        heads = ("hop", "kind", "received", "sent", "lost before it", "CPU time it adds", "CPU", "dropped")
+        console.table(heads, rows, f"packets of a trial through {longest['name']}", right=heads[2:7])
+    at_ports = [one["dropped"] for one in longest["trials"] if one["valid"] and one["dropped"] is not None]
+    said = f"{mean(at_ports):,.0f} packets a trial" if at_ports else "not counted"
+    console.out().print(f"dropped by the switch at its ports: {said}", markup=False)
     ends = [hop for hop in longest["hops"] if hop["again"] is not None]
     again = ", ".join(f"{hop['name']} {hop['again']:,.0f}" for hop in ends)
     backlog = longest["backlog"]

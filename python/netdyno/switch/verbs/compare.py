@@ -28,7 +28,7 @@ from netdyno.stats.observation import Metric, Observation
 from netdyno.switch import compare as comparing
 from netdyno.switch import remote
 from netdyno.switch import tunnel as tunnels
-from netdyno.switch.bench import REASON, Spec
+from netdyno.switch.bench import REASON, Spec, dropped, missing
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.guests import Endpoints
 from netdyno.switch.remote import RemoteHost
@@ -272,8 +272,8 @@ def show_arms(
     heads: tuple[str, ...] = ("", "trials", *(m.name for m in metrics), "CPU of the switch")
     console.table(heads, rows, title, right=heads[1:])
     for place, arm in enumerate(found.arms):
-        if told := drops(found.valid(place)):
-            console.out().print(f"{arm.name} dropped in a trial: {told}", markup=False)
+        if told := lost(found.valid(place)):
+            console.out().print(f"{arm.name}, packets of a trial: {told}", markup=False)
     if judged:
         lines = [row(one, f, found.arms) for one in judged for f in one.comparison.findings]
         heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
@@ -282,6 +282,16 @@ def show_arms(
         console.table(heads, lines, said, right=heads[2:5])
     for what, count in found.again.items():
         console.out().print(f"{count} trials measured again: {what}", markup=False)
+
+
+def lost(seen: Sequence[Observation]) -> str:
+    """Packets that were sent and not received, and those that the switch dropped, with its own reasons."""
+    gone = [sum(of.values()) for one in seen if (of := missing(one.counters))]
+    counted = [known for one in seen if (known := dropped(one.counters)) is not None]
+    own = drops(seen)
+    parts = [f"{mean(gone):,.0f} sent and not received"] if gone else []
+    parts.append(f"{mean(counted):,.0f} dropped by the switch" if counted else "drops not counted")
+    return ", ".join(parts) + (f" ({own})" if own else "") if seen else ""
 
 
 def drops(seen: Sequence[Observation]) -> str:
