@@ -310,7 +310,11 @@ def test_an_address_is_a_path_or_tcp_with_a_token(monkeypatch: pytest.MonkeyPatc
         (b'"result": [1]', "ND-91-32", "its answer to run.status is not valid: this is no object"),
         (b'"error": ["x"]', "ND-91-32", "it is no error of JSON-RPC"),
         (b'"error": {"code": "abc", "message": 1}', "ND-91-32", "it is no error of JSON-RPC"),
-        (b'"error": {"code": 1, "message": "m", "data": {"code": "X", "all": 5}}', "ND-91-24", "m"),
+        (
+            b'"error": {"code": 1, "message": "m", "data": {"code": "X", "what": 5, "all": 5}}',
+            "ND-91-24",
+            "m",
+        ),
     ],
 )
 def test_an_answer_that_is_none_is_an_error_of_its_own(

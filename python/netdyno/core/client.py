@@ -366,5 +366,6 @@ def _error(method: str, error: Any, at: str) -> Error:
         return invalid(method, "error: it is no error of JSON-RPC", at)
     data = error.get("data")
     if isinstance(data, dict) and data.get("code"):
-        return Error.of(placed({**data, "what": str(data.get("what") or error.get("message") or "failed")}))
+        what = data.get("what")
+        return Error.of(placed({**data, "what": what if isinstance(what, str) else error.get("message")}))
     return Error(_RPC_CODES.get(number, "ND-91-24"), str(error.get("message", "failed")), at=method)
