@@ -94,6 +94,9 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
         return []
     if fault == "copy" and protocol == UDP:
         return [flipped(frame), frame]
+    if fault == "elsewhere" and protocol == UDP and forward:
+        copy = flipped(frame)
+        return [whole(copy[:36] + b"\x27\x0f" + copy[38:]), frame]
     if fault == "answer" and protocol == UDP and forward:
         one.send(answer(frame))
     if fault == "late":

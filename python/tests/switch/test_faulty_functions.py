@@ -57,6 +57,7 @@ def test_one_without_a_fault_is_good() -> None:
         ("mac", "default reverse tcp: own: own.in sends it with other Ethernet addresses"),
         ("port", "default reverse udp: own: own.in sends it with other ports"),
         ("copy", "own: it sends a packet of udp that no end sent"),
+        ("elsewhere", "default forward udp: own: it sends a packet of udp that no end sent"),
         ("answer", "default reverse udp: own: it sends a packet of udp that no end sent"),
         ("payload", "own.out sends it with another payload"),
         ("dscp", "own.out sends it with another DSCP"),

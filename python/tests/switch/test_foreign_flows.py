@@ -9,6 +9,7 @@ import pytest
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.sight import unread
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import Verification, verify
 from netdyno.switch.controller.foreign import Listed, listed
@@ -40,6 +41,16 @@ def test_what_the_switch_lists_is_read() -> None:
     ]
     assert str(Listed(7, 1, "2", ("udp",), "drop", 0)) == "cookie=0x7, priority=1, in_port=2,udp → drop"
     assert "any → NORMAL" in str(Listed(0, 1, "", (), "NORMAL", 0))
+
+
+def test_errors_that_quote_a_datagram_are_none_of_it() -> None:
+    mark = b"netdyno-chain 0123456789abcdef there"
+    ip = b"\x45\0" + bytes(6) + b"\x40%c" + bytes(10)
+    ether, mpls = bytes(12) + b"\x08\0", bytes(12) + b"\x88\x47"
+    assert not unread(ether + ip % 1 + mark), "port unreachable, of an end that has closed its socket"
+    assert not unread(bytes(12) + b"\x86\xdd" + b"\x60" + bytes(5) + b"\x3a\x40" + bytes(32) + mark)
+    assert unread(ether + ip % 47 + mark) and unread(mpls + bytes(4) + ip % 17 + mark)
+    assert not unread(mpls + bytes(60))
 
 
 @pytest.fixture

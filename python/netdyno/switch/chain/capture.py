@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from netdyno.switch.chain.sight import SIGN, Key, Sighting, content, encapsulation, key, server_port
+from netdyno.switch.chain.sight import SIGN, Key, Sighting, content, encapsulation, key, server_port, unread
 from netdyno.switch.chain.steering import Port
 from netdyno.switch.tunnel import unwrapped
 from netdyno.system import namespace
@@ -37,6 +37,8 @@ class Origin(NamedTuple):
     sends: bool
     about: tuple[int, int, int] | None
     """Its protocol and ports there."""
+    signed: bool = False
+    """Whether it has the mark of a conversation."""
 
 
 class Captures:
@@ -113,9 +115,11 @@ class Captures:
             for one, seen in self.seen.items():
                 if len(self.every[one]) == len(seen):
                     first = min(seen, key=lambda s: s.at)
-                    found[one] = self.origins.get(one) or Origin(
-                        first.at, first.port, False, self._received.get(one)
-                    )
+                    origin = self.origins.get(one)
+                    if origin is None:
+                        origin = Origin(first.at, first.port, False, self._received.get(one))
+                    signed = first.content is not None and SIGN in first.content.payload
+                    found[one] = origin._replace(signed=signed)
             return found
 
     def clear(self) -> None:
@@ -171,7 +175,7 @@ class Captures:
                     continue
                 outer, inner = str(found[0]), found[1]
             known = key(inner)
-            if known is None and SIGN not in inner:
+            if known is None and not unread(inner):
                 continue
             stamp = kept.get((socket.SOL_SOCKET, SO_TIMESTAMPNS))
             at = nanoseconds(stamp) if stamp else time.time_ns()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
 _NSH, _ETHERNET = b"\x89\x4f", 3
-_ICMPV6 = 58
+_ICMP, _ICMPV6 = 1, 58
 _IPV6_FRAGMENT = 44
 FRAGMENT = "fragment"
 """What keys of fragments begin with."""
@@ -115,6 +115,15 @@ def _fragment(frame: bytes, kind: bytes, at: int) -> Key | None:
     if kind == b"\x86\xdd" and len(frame) >= at + 48 and frame[at + 6] == _IPV6_FRAGMENT:
         return FRAGMENT, frame[at + 42 : at + 48]
     return None
+
+
+def unread(frame: bytes) -> bool:
+    """Whether a frame without a key has a mark of a conversation. Errors of ICMP quote what they are of."""
+    if SIGN not in frame:
+        return False
+    inner, kind, at = _inner(frame)
+    found = _transport(inner, kind, at)
+    return found is None or found[0] not in (_ICMP, _ICMPV6)
 
 
 def server_port(frame: bytes) -> tuple[int, int, int] | None:

@@ -58,15 +58,16 @@ def _made(lab: ChainLab, captures: Captures, talk: Talk) -> Iterator[tuple[int, 
     ends = {CLIENT, SERVER, *_relays(lab)}
     for one, origin in captures.new().items():
         about = origin.about
-        if one[0] != talk.name or about is None or talk.port not in about[1:]:
+        mine = one[0] == talk.name and about is not None and talk.port in about[1:]
+        if about is None or not (mine or origin.signed):
             continue
         if origin.sends and origin.port.host in ends:
             continue
-        direction: Direction = "forward" if about[2] == talk.port else "reverse"
+        direction: Direction = "reverse" if about[1] == talk.port else "forward"
         if not talk.answered and direction == "reverse" and _resets(one):
             # a function may refuse what it is to block
             continue
-        what = f"a packet of {talk.name} that no end sent, with the ports {about[1]} → {about[2]}"
+        what = f"a packet of {one[0]} that no end sent, with the ports {about[1]} → {about[2]}"
         if origin.sends:
             yield origin.at, direction, Fault(f"it sends {what}", host=origin.port.host, leak=True)
         else:
