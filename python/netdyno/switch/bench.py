@@ -327,6 +327,7 @@ class SwitchBench:
             with contextlib.suppress(Error):
                 counters |= moved(before, counted(switches))
                 counters |= _more(lost_before, reasons(switches))
+        why = why or receiver_lost(metrics, counters)
         if unasked := self._lost() - lost:
             why = why or f"the path had no room for {unasked} packets"
         return Observation(
@@ -551,6 +552,18 @@ def moved(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
 def dropped(counters: Mapping[str, float]) -> float | None:
     """Packets that the switch dropped at its ports in a trial; None where it does not count them."""
     return None if counters.get(UNCOUNTED) else counters.get("switch.dropped", 0.0)
+
+
+def receiver_lost(metrics: Mapping[str, float], counters: Mapping[str, float]) -> str:
+    """That a loss is of the server's socket and not of what is measured; empty: it is not."""
+    overflows = counters.get("server/UdpRcvbufErrors", 0.0)
+    if "loss" not in metrics or overflows <= FEW_OVERFLOWS * counters.get("server/UdpInDatagrams", 0.0):
+        return ""
+    return "the receiver's socket buffer overflowed: datagrams were lost that had arrived"
+
+
+FEW_OVERFLOWS = 0.001
+"""Share of datagrams that the receiver's socket may lose in a trial that counts."""
 
 
 def missing(counters: Mapping[str, float]) -> dict[str, float]:

@@ -195,3 +195,12 @@ def test_hops_of_a_chain_are_counted(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert set(longest["backlog"]) == {"dropped", "time_squeeze"}
     page = html.read_text()
     assert 'id="path"' in page and "limiter" in page and "sent again" in page
+
+
+def test_no_prediction_is_above_what_was_measured_without_a_function() -> None:
+    """A part that was faster than none in a block costs nothing there; more functions predict no more."""
+    chain = checked({"vnfs": {n: {"kind": "bridge"} for n in "abc"}, "chain": ["a", "b", "c"]}, "x")
+    none, one = [seen(100.0), seen(90.0)], [seen(60.0), seen(140.0)]
+    lengths = {0: none, 1: one, 2: [seen(50.0), seen(60.0)], 3: [seen(40.0), seen(50.0)]}
+    two, three = prediction.predict(chain, none, {"a": one}, lengths)
+    assert three.predicted <= two.predicted <= 95.0

@@ -436,3 +436,11 @@ def test_open_vswitch_counts_what_its_packet_sockets_lost() -> None:
     if not gone:
         pytest.skip("the switch kept up with the load")
     assert abs(seen.counters["switch.dropped"] - gone) <= max(50, 0.05 * gone)
+
+
+def test_a_loss_of_the_receiver_is_not_one_of_the_switch() -> None:
+    few = {"server/UdpRcvbufErrors": 1.0, "server/UdpInDatagrams": 9_999.0}
+    many = {**few, "server/UdpRcvbufErrors": 400.0}
+    assert bench.receiver_lost({"loss": 0.04}, many).startswith("the receiver's socket buffer overflowed")
+    assert not bench.receiver_lost({"loss": 0.0001}, few)
+    assert not bench.receiver_lost({"throughput": 1.0}, many), "TCP sends again"

@@ -15,7 +15,7 @@ from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import container, guests, remote
-from netdyno.switch.bench import Spec, moved, tell_endpoints, workload
+from netdyno.switch.bench import Spec, moved, receiver_lost, tell_endpoints, workload
 from netdyno.switch.chain import fleet, hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
@@ -100,6 +100,7 @@ class ChainBench:
                 metrics, why = {}, missed
             if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
                 metrics[hops.CPU.name] = taken
+        why = why or receiver_lost(metrics, counters)
         return Observation(
             setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
         )

@@ -72,9 +72,9 @@ def predict(
             own = [_rate(alone[name], block) for name in names]
             actual = _rate([one], 0)
             if free and actual and all(own):
-                time = 1 / free + sum(1 / rate - 1 / free for rate in own if rate)
-                # parts that are faster than no function at all add up to nothing that could be
-                predicted.append(1 / time if time > 0 else free)
+                # a function that is faster than none costs nothing, and less than nothing it cannot
+                time = 1 / free + sum(max(0.0, 1 / rate - 1 / free) for rate in own if rate)
+                predicted.append(1 / time)
                 measured.append(actual)
         if predicted:
             off = estimate([p / m - 1 for p, m in zip(predicted, measured, strict=True)])
