@@ -79,7 +79,7 @@ def compare(
     count = max(request.repeat, least)
     if count > request.repeat:
         said = f"{len(metrics)} metrics of {len(sides)} switches"
-        note(f"{request.repeat} repetitions can show nothing of {said}: {count} are measured")
+        note(f"{request.repeat} repetitions cannot reach significance for {said}; measuring {count}")
     plan = {
         "arms": [[side.name, dict(side.setting)] for side in sides],
         "repeat": count, "seed": request.seed, "level": request.level, "metrics": list(metrics),

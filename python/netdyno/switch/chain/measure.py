@@ -83,7 +83,7 @@ def measure(
     count = max(request.repeat, arms.least_blocks(len(sides), len(metrics), request.level) * (len(sides) > 1))
     if count > request.repeat:
         said = f"{len(metrics)} metrics of {len(sides)} lengths"
-        note(f"{request.repeat} repetitions can show nothing of {said}: {count} are measured")
+        note(f"{request.repeat} repetitions cannot reach significance for {said}; measuring {count}")
     label = bench_label(request.bench, request.name, chain)
     plan = {
         "chain": chain.model_dump(mode="json"), "repeat": count, "seed": request.seed,

@@ -1,4 +1,4 @@
-"""Our own forwarder between two ports as a switch (`l2fwd`): an upper bound for switches that look up."""
+"""Our own forwarder between two ports as a switch (`l2fwd`): it looks no address up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class L2fwd(GraphDaemon, Switch):
     """A graph that hands each frame of one port to the other."""
 
     driver: ClassVar[str] = "l2fwd"
-    about: ClassVar[str] = "netdyno's forwarder between two ports: an upper bound"
+    about: ClassVar[str] = "netdyno's forwarder between two ports over packet sockets; it looks no address up"
     most_ports: ClassVar[int | None] = 2
     Options = Options
 
