@@ -338,3 +338,15 @@ def test_an_answer_that_is_none_is_an_error_of_its_own(
         thread.join(30)
     assert e.value.code == code
     assert said in e.value.what
+
+
+def test_a_state_that_is_none_ends_the_connection_and_says_so(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        with Client(tmp_path / "s") as client, server.accept()[0] as one:
+            one.sendall(b'{"jsonrpc": "2.0", "method": "run.state", "params": {"state": 5}}\n')
+            with pytest.raises(Error, match=r"its answer to run\.state is not valid: state: ") as e:
+                client.call("run.status", timeout=30.0)
+    assert e.value.code == "ND-91-21"
+    assert "\n" not in e.value.what

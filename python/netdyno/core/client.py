@@ -313,6 +313,8 @@ class Client:
                     if not isinstance(message, dict):
                         raise ValueError("it sends what is no JSON-RPC")
                     self._sort(message)
+        except Error as e:
+            why = e.what
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as e:
             why = str(e)
         with self._sending:
@@ -334,7 +336,7 @@ class Client:
         if message.get("method") == "stats.sample":
             event = Event(sample=params)
         elif message.get("method") == "run.state":
-            event = Event(status=Status.model_validate(params))
+            event = Event(status=checked(Status, params, "run.state", self.path))
         else:
             return
         for subscription in self._subscriptions:
