@@ -343,3 +343,21 @@ def test_profiles_of_our_own_models_are_json() -> None:
         assert isinstance(load, core.Core)
         made = json.loads(json.dumps(load.profile(2**40)))
         assert made["groups"][0]["target"].endswith("://h")
+
+
+def test_options_of_tcp_become_flags_of_iperf3(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def client(self: object, site: object, *more: str) -> dict[str, Any]:
+        asked.extend(more)
+        sums = {"bits_per_second": 1.0, "retransmits": 0}
+        return {"end": {"sum_received": sums, "sum_sent": sums}}
+
+    monkeypatch.setattr(iperf3.Iperf3Tcp, "client", client)
+    options = {"congestion": "cubic", "window": "256K", "mss": 1000, "reverse": True}
+    site = Site(None, None, "127.0.0.1", Path())
+    iperf3.Iperf3Tcp(options).run(site, 1)
+    assert asked == ["-C", "cubic", "-w", "256K", "-M", "1000", "-R"]
+    asked.clear()
+    iperf3.Iperf3Tcp().run(site, 1)
+    assert asked == []

@@ -44,6 +44,12 @@ class TcpOptions(Settings):
     """Bytes of each write."""
     omit: float = Field(default=0, ge=0, le=60)
     """Seconds at the beginning that do not count: slow start."""
+    congestion: str = Field(default="", pattern=r"^[a-z0-9_-]{0,15}$")
+    """Congestion control of both ends (-C), like `cubic`; default: the kernel's."""
+    window: str = Field(default="", pattern=r"^([0-9]+[KM]?)?$")
+    """Socket buffers, bytes (-w); default: the kernel sizes them."""
+    mss: int | None = Field(default=None, ge=88, le=9000)
+    """Maximum segment size, bytes (-M); default: what fits the MTU."""
     reverse: bool = False
     """The server sends."""
     bidirectional: bool = False
@@ -121,6 +127,8 @@ class Iperf3Tcp(_Iperf3):
         """Send, and look at the sender's connections shortly before the end."""
         o = self.options
         more = ["-O", f"{round(o.omit)}"] if o.omit else []
+        for flag, value in (("-C", o.congestion), ("-w", o.window), ("-M", o.mss)):
+            more += [flag, str(value)] if value else []
         more += ["-R"] * o.reverse + ["--bidir"] * o.bidirectional
         sender = site.server if o.reverse else site.client
         with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:

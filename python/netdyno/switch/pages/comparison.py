@@ -82,7 +82,8 @@ def conclusion(found: Mapping[str, Any]) -> tuple[str, Msg, Msg, list[Msg]]:
         return "invalid", M("Unequal discards"), lead, said
     if shown:
         lead = M("{n} comparisons; the level is shared by all of them and their metrics.", n=count)
-        return "pass", M("The switches differ"), lead, said
+        differ = M("Lengths of the chain differ") if "chain" in found else M("The switches differ")
+        return "pass", differ, lead, said
     return "same", M("No difference shown"), M("No difference is shown that counts."), said
 
 
