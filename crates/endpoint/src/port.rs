@@ -10,8 +10,8 @@ use profile::{Congestion, parse_mac};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, Control, Counters, Drop, Network, Recipient, SendOutcome, Sent, Share, SocketHandle, Stack,
-    TcpConfig, Transmit,
+    Config, CongestionControl, Counters, DropReason, Network, Recipient, SendOutcome, Sent, Share,
+    SocketHandle, Stack, TcpConfig, Transmit,
 };
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -312,7 +312,7 @@ impl StackPort {
         if workers > 1 && worker == 0 {
             tracing::info!(port = %self.name, workers, redirected, full, "frames handed from worker to worker");
         }
-        let wrong = counters.dropped(Drop::BadChecksum);
+        let wrong = counters.dropped(DropReason::BadChecksum);
         if wrong > 0 {
             let hint = "of a kernel's interface at the other end, turn them on: ethtool -K INTERFACE tx off";
             tracing::warn!(port = %self.name, wrong, "packets had wrong checksums; {hint}");
@@ -329,8 +329,8 @@ fn tcp(settings: &profile::Tcp) -> TcpConfig {
     TcpConfig {
         time_wait: TIME_WAIT,
         control: match settings.congestion {
-            Congestion::NewReno => Control::NewReno,
-            Congestion::Cubic => Control::Cubic,
+            Congestion::NewReno => CongestionControl::NewReno,
+            Congestion::Cubic => CongestionControl::Cubic,
         },
         keep_alive: settings.keep_alive.map_or(0, |interval| interval.ns()),
         ..TcpConfig::default()
@@ -350,7 +350,7 @@ fn counted(counters: &Counters) -> BTreeMap<String, u64> {
         ("icmp_errors_limited", counters.icmp_errors_limited),
     ];
     let of_icmp = of_icmp.into_iter().filter(|(_, n)| *n > 0);
-    let drops = Drop::NAMES.iter().zip(counters.drops).filter(|(_, n)| *n > 0);
+    let drops = DropReason::NAMES.iter().zip(counters.drops).filter(|(_, n)| *n > 0);
     let drops = drops.map(|(name, n)| (format!("dropped_{name}"), n));
     let named = of_tcp.into_iter().chain(of_icmp).map(|(name, n)| (name.to_owned(), n));
     named.chain(drops).collect()
@@ -384,7 +384,7 @@ mod tests {
             icmp_errors_sent: 5,
             ..Counters::default()
         };
-        counters.drops[Drop::BadChecksum as usize] = 4;
+        counters.drops[DropReason::BadChecksum as usize] = 4;
         let said: Vec<_> = counted(&counters).into_iter().collect();
         let expected = [
             ("dropped_bad_checksum", 4),

@@ -70,7 +70,7 @@ pub struct Config {
 
 /// How much TCP lets be under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Control {
+pub enum CongestionControl {
     /// CUBIC (RFC 9438), as most kernels have it.
     Cubic,
     /// NewReno (RFC 5681, RFC 6582).
@@ -92,7 +92,7 @@ pub struct TcpConfig {
     /// Whether a window scale is offered (RFC 7323).
     pub window_scale: bool,
     /// Congestion control.
-    pub control: Control,
+    pub control: CongestionControl,
     /// How long a peer may be silent until it is asked whether it is still there, ns; 0: for ever (RFC 9293 section 3.8.4).
     pub keep_alive: u64,
     /// Delay of an acknowledgment, ns (RFC 9293 section 3.8.6.3: below 0.5 s).
@@ -120,7 +120,7 @@ impl Default for TcpConfig {
             sack: true,
             timestamps: true,
             window_scale: true,
-            control: Control::NewReno,
+            control: CongestionControl::NewReno,
             keep_alive: 0,
             delayed_ack: 40 * MS,
             min_rto: 200 * MS,

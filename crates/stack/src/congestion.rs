@@ -1,7 +1,7 @@
 //! Congestion control: how much may be under way. CUBIC (RFC 9438) or NewReno (RFC 5681, RFC 6582), with an initial window of ten
 //! segments (RFC 6928); where the peer sends SACK, losses are repaired at the rate of proportional rate reduction (RFC 6937).
 
-use crate::config::{Control, MS};
+use crate::config::{CongestionControl, MS};
 use crate::seq::Seq;
 
 /// How much of the window CUBIC keeps after a loss (RFC 9438 section 4.6).
@@ -90,7 +90,7 @@ impl Congestion {
     }
 
     /// Something was acknowledged. Whether recovery goes on after a partial acknowledgment.
-    pub fn acknowledged(&mut self, control: Control, ack: &Ack) -> bool {
+    pub fn acknowledged(&mut self, control: CongestionControl, ack: &Ack) -> bool {
         if self.is_recovering() {
             if ack.una.before(self.recover) {
                 // RFC 6582 section 3.2, step 3
@@ -107,7 +107,7 @@ impl Congestion {
         let gain = if self.window < self.threshold {
             // slow start, by bytes (RFC 3465, L = 2)
             ack.bytes.min(2 * mss)
-        } else if control == Control::Cubic {
+        } else if control == CongestionControl::Cubic {
             self.cubic(ack)
         } else {
             self.reno(ack)
@@ -149,9 +149,9 @@ impl Congestion {
     }
 
     /// The slow start threshold after a loss with `flight` bytes under way.
-    fn reduce(&mut self, control: Control, flight: u32, mss: u16) {
+    fn reduce(&mut self, control: CongestionControl, flight: u32, mss: u16) {
         let least = 2 * u32::from(mss);
-        if control == Control::NewReno {
+        if control == CongestionControl::NewReno {
             self.threshold = (flight / 2).max(least);
             return;
         }
@@ -164,7 +164,14 @@ impl Congestion {
 
     /// A loss was detected; `flight` bytes are under way up to `nxt`. Once each round trip (RFC 5681 section 3.2). Where the peer
     /// sends SACK the window follows what is delivered: `pipe` bytes are neither delivered nor lost.
-    pub fn loss_detected(&mut self, control: Control, flight: u32, nxt: Seq, mss: u16, pipe: Option<u32>) {
+    pub fn loss_detected(
+        &mut self,
+        control: CongestionControl,
+        flight: u32,
+        nxt: Seq,
+        mss: u16,
+        pipe: Option<u32>,
+    ) {
         if self.is_recovering() {
             return;
         }
@@ -210,7 +217,7 @@ impl Congestion {
     }
 
     /// The retransmission timer expired (RFC 5681 section 3.1 (4)).
-    pub fn timed_out(&mut self, control: Control, flight: u32, nxt: Seq, mss: u16, again: bool) {
+    pub fn timed_out(&mut self, control: CongestionControl, flight: u32, nxt: Seq, mss: u16, again: bool) {
         if !again {
             self.reduce(control, flight, mss);
         }
@@ -246,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_window_grows_only_when_it_was_in_the_way() {
-        for kind in [Control::NewReno, Control::Cubic] {
+        for kind in [CongestionControl::NewReno, CongestionControl::Cubic] {
             let mut control = Congestion::new(1000);
             assert_eq!(control.window, 10_000);
             assert!(!control.acknowledged(kind, &ack(1000, 0)));
@@ -259,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_loss_halves_it_once() {
-        let reno = Control::NewReno;
+        let reno = CongestionControl::NewReno;
         let mut control = Congestion::new(1000);
         control.loss_detected(reno, 8_000, Seq(8_000), 1000, None);
         control.loss_detected(reno, 8_000, Seq(9_000), 1000, None);
@@ -277,7 +284,7 @@ mod tests {
     }
 
     /// The window of a flow that lost with 1,000 segments under way, so many round trips of 100 ms after its recovery.
-    fn after(kind: Control, rounds: u32) -> u32 {
+    fn after(kind: CongestionControl, rounds: u32) -> u32 {
         let mut control = Congestion { window: 1_000_000, ..Congestion::new(1000) };
         control.loss_detected(kind, 1_000_000, Seq(1_000_000), 1000, None);
         let mut una = 1_000_000;
@@ -297,10 +304,10 @@ mod tests {
     #[test]
     fn cubic_comes_back_by_its_curve_and_goes_beyond() {
         // RFC 9438 section 4.2: K = cbrt((1000 - 700) / 0.4) = 9.09 s
-        assert_eq!(after(Control::Cubic, 0), 700);
+        assert_eq!(after(CongestionControl::Cubic, 0), 700);
         let at = |seconds: f64| (0.4 * (seconds - 9.086).powi(3) + 1000.0) as u32;
         for (rounds, seconds) in [(20, 2.0), (50, 5.0), (91, 9.1), (120, 12.0)] {
-            let window = after(Control::Cubic, rounds);
+            let window = after(CongestionControl::Cubic, rounds);
             assert!(
                 window.abs_diff(at(seconds)) <= 12,
                 "after {seconds} s {window}, by the curve {}",
@@ -308,16 +315,16 @@ mod tests {
             );
         }
         // NewReno gains a segment each round trip
-        assert!(after(Control::NewReno, 120).abs_diff(620) <= 3);
+        assert!(after(CongestionControl::NewReno, 120).abs_diff(620) <= 3);
     }
 
     #[test]
     fn a_smaller_loss_leaves_room_to_others() {
         let mut control = Congestion { window: 100_000, ..Congestion::new(1000) };
-        control.loss_detected(Control::Cubic, 100_000, Seq(1), 1000, None);
-        control.acknowledged(Control::Cubic, &ack(1000, 1));
+        control.loss_detected(CongestionControl::Cubic, 100_000, Seq(1), 1000, None);
+        control.acknowledged(CongestionControl::Cubic, &ack(1000, 1));
         assert_eq!((control.window, control.before), (70_000, 100_000));
-        control.loss_detected(Control::Cubic, 70_000, Seq(2), 1000, None);
+        control.loss_detected(CongestionControl::Cubic, 70_000, Seq(2), 1000, None);
         assert_eq!((control.threshold, control.before), (49_000, 59_500));
     }
 
@@ -326,7 +333,7 @@ mod tests {
         // RFC 6937 section 5: 20 segments under way, the first is lost, and each acknowledgment delivers one
         let mut control = Congestion { window: 20_000, ..Congestion::new(1000) };
         let mut pipe = 16_000;
-        control.loss_detected(Control::NewReno, 20_000, Seq(20_000), 1000, Some(pipe));
+        control.loss_detected(CongestionControl::NewReno, 20_000, Seq(20_000), 1000, Some(pipe));
         control.delivered(3_000, pipe, false, 1000);
         let mut sent = 0;
         for _ in 0..16 {
@@ -338,7 +345,7 @@ mod tests {
             control.delivered(1000, pipe, false, 1000);
         }
         assert_eq!(sent, 9, "about half of what was delivered, spread over the round trip");
-        assert!(!control.acknowledged(Control::NewReno, &ack(20_000, 20_000)));
+        assert!(!control.acknowledged(CongestionControl::NewReno, &ack(20_000, 20_000)));
         assert_eq!(control.window, 10_000);
     }
 }

@@ -3,7 +3,7 @@
 /// Why a frame or a segment was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Drop {
+pub enum DropReason {
     /// The frame is for another Ethernet address.
     OtherHost,
     /// Neither IP, ARP nor neighbour discovery, or for another address.
@@ -44,7 +44,7 @@ pub enum Drop {
     RoutingHeader,
 }
 
-impl Drop {
+impl DropReason {
     /// The names in counters, in the order of the variants.
     pub const NAMES: [&'static str; 19] = [
         "other_host",
@@ -112,19 +112,19 @@ pub struct Counters {
     pub icmp_errors_limited: u64,
     /// Segments received whose payload was here before.
     pub duplicates: u64,
-    /// Drops by reason, see [`Drop::NAMES`].
-    pub drops: [u64; Drop::NAMES.len()],
+    /// Drops by reason, see [`DropReason::NAMES`].
+    pub drops: [u64; DropReason::NAMES.len()],
 }
 
 impl Counters {
     /// Count a drop.
     #[inline]
-    pub(crate) fn drop(&mut self, why: Drop) {
+    pub(crate) fn drop(&mut self, why: DropReason) {
         self.drops[why as usize] += 1;
     }
 
     /// How often this was the reason.
-    pub fn dropped(&self, why: Drop) -> u64 {
+    pub fn dropped(&self, why: DropReason) -> u64 {
         self.drops[why as usize]
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// A segment that was sent and is not acknowledged.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct InFlight {
     pub start: Seq,
     pub end: Seq,
     /// When it was last sent, ns.
@@ -15,7 +15,7 @@ pub(crate) struct Sent {
     pub again: bool,
 }
 
-impl Sent {
+impl InFlight {
     fn len(&self) -> u32 {
         self.end.since(self.start)
     }
@@ -37,7 +37,7 @@ pub(crate) struct Acknowledged {
 /// All segments in flight of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<InFlight>,
     sacked: u32,
     lost: u32,
     /// Time and end of the segment that was sent last of all that were delivered, and how long it took.
@@ -81,10 +81,10 @@ impl Flight {
 
     /// A new segment was sent.
     pub fn push(&mut self, start: Seq, end: Seq, at: u64) {
-        self.sent.push_back(Sent { start, end, at, sacked: false, lost: false, again: false });
+        self.sent.push_back(InFlight { start, end, at, sacked: false, lost: false, again: false });
     }
 
-    fn deliver(&mut self, sent: Sent, now: u64, shortest: u64, result: &mut Acknowledged) {
+    fn deliver(&mut self, sent: InFlight, now: u64, shortest: u64, result: &mut Acknowledged) {
         result.progress = true;
         result.delivered += sent.len();
         let rtt = now.saturating_sub(sent.at);
@@ -169,7 +169,7 @@ impl Flight {
 
     /// How long the first segment is.
     pub fn first_len(&self) -> u32 {
-        self.sent.front().map_or(0, Sent::len)
+        self.sent.front().map_or(0, InFlight::len)
     }
 
     /// How many segments were received out of order.
@@ -190,12 +190,12 @@ impl Flight {
     pub fn lose_all(&mut self) {
         self.sent.iter_mut().for_each(|sent| (sent.sacked, sent.lost) = (false, true));
         self.sacked = 0;
-        self.lost = self.sent.iter().map(Sent::len).sum();
+        self.lost = self.sent.iter().map(InFlight::len).sum();
         self.latest = None;
     }
 
     /// The first that is lost.
-    pub fn first_lost(&self) -> Option<(usize, Sent)> {
+    pub fn first_lost(&self) -> Option<(usize, InFlight)> {
         if self.lost == 0 {
             return None;
         }
@@ -203,7 +203,7 @@ impl Flight {
     }
 
     /// The last that was sent, and not received: what a probe sends again (section 7.3).
-    pub fn last(&self) -> Option<(usize, Sent)> {
+    pub fn last(&self) -> Option<(usize, InFlight)> {
         self.sent.iter().enumerate().next_back().map(|(i, sent)| (i, *sent)).filter(|(_, sent)| !sent.sacked)
     }
 
@@ -211,7 +211,7 @@ impl Flight {
     pub fn sent_again(&mut self, i: usize, len: u32, now: u64) {
         let Some(sent) = self.sent.get_mut(i) else { return };
         let (end, was_lost) = (sent.start + len, sent.lost);
-        let rest = Sent { start: end, ..*sent };
+        let rest = InFlight { start: end, ..*sent };
         let split = end.before(sent.end);
         if was_lost {
             self.lost -= len;

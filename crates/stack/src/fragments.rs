@@ -2,7 +2,7 @@
 //! again. Pieces that overlap spoil their packet (RFC 5722).
 
 use crate::config::SECOND;
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::wire::Transmit;
 use packet::ethernet::{self, kind};
 use packet::{checksum, ipv4, ipv6};
@@ -62,25 +62,25 @@ pub(crate) struct Fragments {
 
 impl Fragments {
     /// A fragment arrived. With the last that was missing the packet is put into `whole`, a frame: `true`.
-    pub fn take(&mut self, frame: &[u8], now: u64, whole: &mut Vec<u8>) -> Result<bool, Drop> {
+    pub fn take(&mut self, frame: &[u8], now: u64, whole: &mut Vec<u8>) -> Result<bool, DropReason> {
         while self.partial.front().is_some_and(|oldest| oldest.since + PATIENCE <= now) {
             self.give_up();
         }
-        let piece = Piece::parse(frame).ok_or(Drop::Malformed)?;
+        let piece = Piece::parse(frame).ok_or(DropReason::Malformed)?;
         let (begin, end) = (piece.offset, piece.offset + piece.data.len());
         let most = usize::from(u16::MAX) - if piece.key.v6 { 0 } else { piece.head.len() - piece.ip };
         // all but the last are of multiples of eight bytes
         if piece.data.is_empty() || end > most || (piece.more && !piece.data.len().is_multiple_of(8)) {
-            return Err(Drop::Malformed);
+            return Err(DropReason::Malformed);
         }
         let place = match self.partial.iter().position(|partial| partial.key == piece.key) {
             Some(place) => place,
             None => self.begin(piece.key, now),
         };
-        let Some(partial) = self.partial.get_mut(place) else { return Err(Drop::Fragment) };
+        let Some(partial) = self.partial.get_mut(place) else { return Err(DropReason::Fragment) };
         if partial.add(&piece, begin, end).is_none() {
             self.spare.extend(self.partial.remove(place));
-            return Err(Drop::Fragment);
+            return Err(DropReason::Fragment);
         }
         if !partial.is_complete() {
             return Ok(false);
@@ -88,7 +88,7 @@ impl Fragments {
         let done = self.partial.remove(place);
         let is_right = done.as_ref().is_some_and(|done| done.write(whole).is_some());
         self.spare.extend(done);
-        if is_right { Ok(true) } else { Err(Drop::Malformed) }
+        if is_right { Ok(true) } else { Err(DropReason::Malformed) }
     }
 
     /// The oldest is not completed.
@@ -377,7 +377,7 @@ mod tests {
         let (_, others) = cut_up(false, 3000, 1412, 5);
         let (mut all, mut out) = (Fragments::default(), Vec::new());
         assert_eq!(all.take(&frames[0], 0, &mut out), Ok(false));
-        assert_eq!(all.take(&others[1], 0, &mut out), Err(Drop::Fragment));
+        assert_eq!(all.take(&others[1], 0, &mut out), Err(DropReason::Fragment));
         assert!(all.partial.is_empty());
     }
 

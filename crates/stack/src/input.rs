@@ -3,7 +3,7 @@
 use crate::config::SECOND;
 use crate::congestion::Ack;
 use crate::connection::{CloseReason, Connection, Deadline, Env, State, event, flag};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::flight::Acknowledged;
 use crate::seq::Seq;
 use packet::tcp::{Header, flag as control};
@@ -105,12 +105,12 @@ impl Connection {
         if self.has(flag::TIMESTAMPS) && !reset {
             // RFC 7323 section 3.2: without the option it is of nobody who knows the connection
             let Some((value, _)) = header.options.timestamps else {
-                env.counters.drop(Drop::OldTimestamp);
+                env.counters.drop(DropReason::OldTimestamp);
                 return false;
             };
             let aged = ((env.now / SECOND) as u32).saturating_sub(self.ts_recent_at) > OLD;
             if (value.wrapping_sub(self.ts_recent) as i32) < 0 && !aged {
-                env.counters.drop(Drop::OldTimestamp);
+                env.counters.drop(DropReason::OldTimestamp);
                 self.acknowledge_with_limit(env);
                 return false;
             }
@@ -118,7 +118,7 @@ impl Connection {
         let len =
             payload.len() as u32 + u32::from(header.has(control::SYN)) + u32::from(header.has(control::FIN));
         if !self.is_acceptable(sequence, len) {
-            env.counters.drop(Drop::OutOfWindow);
+            env.counters.drop(DropReason::OutOfWindow);
             if len > 0 && (sequence + len).until(self.rcv_nxt) {
                 env.counters.duplicates += 1;
             }
@@ -160,7 +160,7 @@ impl Connection {
         }
         if self.nxt.before(ack) || ack.before(self.una - self.window_max) {
             // RFC 5961 section 5
-            env.counters.drop(Drop::BadAck);
+            env.counters.drop(DropReason::BadAck);
             self.challenge(env);
             return false;
         }
@@ -228,7 +228,7 @@ impl Connection {
     }
 
     fn challenge(&mut self, env: &mut Env<'_>) {
-        env.counters.drop(Drop::Challenged);
+        env.counters.drop(DropReason::Challenged);
         self.acknowledge_with_limit(env);
     }
 

@@ -36,9 +36,9 @@ mod table;
 mod timeout;
 mod wire;
 
-pub use config::{Config, Control, Network, TcpConfig};
+pub use config::{Config, CongestionControl, Network, TcpConfig};
 pub use connection::{CloseReason, State};
-pub use counters::{Counters, Drop};
+pub use counters::{Counters, DropReason};
 pub use listening::SendOutcome;
 pub use share::{Recipient, Share};
 pub use sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, MS};
 use crate::connection::{CloseReason, Connection, Deadline, Env, NEVER, Pool, State, Tuple, flag};
-use crate::counters::{Counters, Drop};
+use crate::counters::{Counters, DropReason};
 use crate::fragments::Fragments;
 use crate::listening::Listening;
 use crate::neighbours::{Change, Neighbours, next_hop, own};
@@ -492,7 +492,7 @@ impl Stack {
     /// A frame arrived and could not be read.
     pub fn count_unreadable(&mut self) {
         self.counters.frames_received += 1;
-        self.counters.drop(Drop::NotCopied);
+        self.counters.drop(DropReason::NotCopied);
     }
 
     /// A segment arrived, from Ethernet address `from`.
@@ -515,7 +515,7 @@ impl Stack {
             found = self.redeem(&tuple, header, now);
         }
         let Some(index) = found else {
-            self.counters.drop(Drop::NoConnection);
+            self.counters.drop(DropReason::NoConnection);
             // who listens ignores what neither begins nor acknowledges anything (RFC 9293 section 3.10.7.2)
             if header.has(control::ACK) || !self.listeners.contains_key(&tuple.local_port) {
                 self.reply_reset(&tuple, header, payload.len(), from);

@@ -256,5 +256,5 @@ fn what_comes_from_no_host_is_not_answered() {
     let mut out = Frames::default();
     stack.transmit(MS, &mut out);
     assert_eq!((stack.connections(), out.0.len()), (0, 0));
-    assert_eq!(stack.counters().dropped(stack::Drop::BadSource), 5);
+    assert_eq!(stack.counters().dropped(stack::DropReason::BadSource), 5);
 }

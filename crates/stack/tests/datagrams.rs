@@ -115,12 +115,12 @@ fn a_full_queue_says_what_it_dropped_and_a_closed_socket_hears_nothing() {
     pair.run(100 * MS);
     assert_eq!(receive(&mut pair.sides[1], there).0, Arrival::Dropped(2));
     assert_eq!(receive(&mut pair.sides[1], there).1, [0; 100]);
-    assert_eq!(pair.sides[1].counters().dropped(stack::Drop::SocketFull), 2);
+    assert_eq!(pair.sides[1].counters().dropped(stack::DropReason::SocketFull), 2);
     send(&mut pair, here, b"one more");
     assert_eq!(pair.sides[1].close_socket(there), (0, 0));
     send(&mut pair, here, b"nobody there");
     assert_eq!(receive(&mut pair.sides[1], there).0, Arrival::Dry);
-    assert_eq!(pair.sides[1].counters().dropped(stack::Drop::NoConnection), 1);
+    assert_eq!(pair.sides[1].counters().dropped(stack::DropReason::NoConnection), 1);
     assert_eq!(pair.sides[1].event(), None);
 }
 
@@ -188,7 +188,7 @@ fn icmp_errors_reach_the_socket_that_they_quote() {
         }
         assert_eq!(receive(stack, socket).0, Arrival::Dry);
     }
-    assert_eq!(pair.sides[0].counters().dropped(stack::Drop::ForeignIcmp), 2);
+    assert_eq!(pair.sides[0].counters().dropped(stack::DropReason::ForeignIcmp), 2);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_closed_port_is_unreachable() {
         }
         let counters = pair.sides[1].counters();
         assert_eq!((counters.icmp_errors_sent, counters.icmp_errors_limited), (2, 0));
-        assert_eq!(counters.dropped(stack::Drop::NoConnection), 2);
+        assert_eq!(counters.dropped(stack::DropReason::NoConnection), 2);
     }
 }
 

@@ -7,7 +7,7 @@ use packet::arp::Arp;
 use packet::ethernet::Tags;
 use packet::nd::Nd;
 use packet::tcp::{Header, Options, flag};
-use stack::{Config, ConnectError, Drop, Handle, Network, Stack, State, TcpConfig};
+use stack::{Config, ConnectError, DropReason, Handle, Network, Stack, State, TcpConfig};
 use std::net::{IpAddr, SocketAddr};
 
 /// A stack whose peer's Ethernet address is known.
@@ -159,11 +159,11 @@ fn frames_of_another_vlan_are_for_another_host() {
         };
         near.receive(&syn(foreign), 0);
         near.receive(&ask(foreign), 0);
-        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherVlan)), (0, 2));
+        assert_eq!((near.connections(), near.counters().dropped(DropReason::OtherVlan)), (0, 2));
         assert!(sent(&mut near, 0).is_empty());
         near.receive(&syn(own), 0);
         near.receive(&ask(own), 0);
-        assert_eq!((near.connections(), near.counters().dropped(Drop::OtherVlan)), (1, 2));
+        assert_eq!((near.connections(), near.counters().dropped(DropReason::OtherVlan)), (1, 2));
         assert_eq!(sent(&mut near, 0).len(), 2);
     }
     // VLAN 0 is none
@@ -238,14 +238,14 @@ fn nobody_has_the_address_of_a_group_or_none() {
     for (n, sender) in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0; 6]].into_iter().enumerate() {
         stack.receive(&ask(sender), 0);
         stack.receive(&solicit(sender), 0);
-        assert_eq!(stack.counters().dropped(Drop::BadSource), 2 * (n as u64 + 1), "{sender:?}");
+        assert_eq!(stack.counters().dropped(DropReason::BadSource), 2 * (n as u64 + 1), "{sender:?}");
         assert!(sent(&mut stack, 0).is_empty());
     }
     // the kernel's end of a tap has our Ethernet address
     for sender in [mac(1), mac(0)] {
         stack.receive(&ask(sender), 0);
         stack.receive(&solicit(sender), 0);
-        assert_eq!((sent(&mut stack, 0).len(), stack.counters().dropped(Drop::BadSource)), (2, 6));
+        assert_eq!((sent(&mut stack, 0).len(), stack.counters().dropped(DropReason::BadSource)), (2, 6));
     }
     // what came back to us is no other host's
     let own = [10, 0, 0, 1].into();
@@ -253,7 +253,7 @@ fn nobody_has_the_address_of_a_group_or_none() {
     Arp::request(mac(0), own, own).emit_tagged(&mut echo, &Tags::NONE).expect("room");
     stack.receive(&echo, 0);
     let dropped = |why| stack.counters().dropped(why);
-    assert_eq!((dropped(Drop::BadSource), dropped(Drop::DuplicateAddress)), (7, 0));
+    assert_eq!((dropped(DropReason::BadSource), dropped(DropReason::DuplicateAddress)), (7, 0));
 }
 
 /// RFC 5227 section 2.4, RFC 4862 section 5.4.4.
@@ -270,7 +270,7 @@ fn another_host_with_our_address_is_noticed() {
             assert_eq!(stack.receive(frame, 0), stack::Recipient::All);
         }
         assert!(sent(&mut stack, 0).is_empty());
-        assert_eq!(stack.counters().dropped(Drop::DuplicateAddress), if worker == 0 { 2 } else { 0 });
+        assert_eq!(stack.counters().dropped(DropReason::DuplicateAddress), if worker == 0 { 2 } else { 0 });
     }
 }
 
@@ -295,6 +295,6 @@ fn nobody_sends_packets_on_by_a_routing_header() {
         let next = std::mem::replace(&mut frame[20], 43);
         frame.splice(54..54, [next, 0, 0, left, 0, 0, 0, 0]);
         stack.receive(&frame, 0);
-        assert_eq!((stack.connections(), stack.counters().dropped(Drop::RoutingHeader)), (taken, 1));
+        assert_eq!((stack.connections(), stack.counters().dropped(DropReason::RoutingHeader)), (taken, 1));
     }
 }

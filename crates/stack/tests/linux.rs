@@ -3,7 +3,7 @@
 use crate::wire::{Frames, MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Counters, Drop, Handle, Received, Stack, TcpConfig};
+use stack::{Counters, DropReason, Handle, Received, Stack, TcpConfig};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -213,7 +213,13 @@ fn what_linux_echoes_comes_back_byte_for_byte() {
     let Some(mut lab) = Lab::new(0, 0, TcpConfig::default()) else { return };
     for v6 in [false, true] {
         let counters = echoed(&mut lab, 3_000_000, v6);
-        for drop in [Drop::Malformed, Drop::BadChecksum, Drop::BadAck, Drop::OldTimestamp, Drop::Challenged] {
+        for drop in [
+            DropReason::Malformed,
+            DropReason::BadChecksum,
+            DropReason::BadAck,
+            DropReason::OldTimestamp,
+            DropReason::Challenged,
+        ] {
             assert_eq!(counters.dropped(drop), 0, "{drop:?} {counters:?}");
         }
         // a probe is sent where the machine gave the server no time to acknowledge

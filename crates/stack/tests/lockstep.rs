@@ -7,7 +7,7 @@
 use crate::wire::{Frames, MS, config, ip, mac, segment};
 use packet::tcp::{Header, Options, SACKS, flag};
 use packet::{Layers, ethernet};
-use stack::{CloseReason, Control, Handle, Received, Stack, State, TcpConfig};
+use stack::{CloseReason, CongestionControl, Handle, Received, Stack, State, TcpConfig};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -169,7 +169,7 @@ impl Lockstep {
                 sack: flags & 1 == 0,
                 timestamps: flags & 2 == 0,
                 window_scale: flags & 4 == 0,
-                control: if flags & 8 == 0 { Control::NewReno } else { Control::Cubic },
+                control: if flags & 8 == 0 { CongestionControl::NewReno } else { CongestionControl::Cubic },
                 receive_buffer: 600 + u32::from(receive) * 700,
                 send_buffer: 600 + u32::from(send) * 700,
                 ..TcpConfig::default()

@@ -7,7 +7,7 @@ use packet::Layers;
 use packet::ethernet::{Ethernet, LEN as ETHERNET, kind};
 use packet::ipv6::{self, Ipv6};
 use packet::layers::protocol;
-use stack::{Config, Drop, SocketHandle, SocketKind, Stack};
+use stack::{Config, DropReason, SocketHandle, SocketKind, Stack};
 use std::net::SocketAddr;
 
 const BEGIN: u64 = 10_000 * MS;
@@ -148,7 +148,7 @@ fn a_datagram_that_was_too_big_says_so_and_the_next_one_fits() {
         assert_eq!(lengths(&frames)[0], if v6 { 1496 } else { 1500 });
         let message = if v6 { too_big_v6(&frames[0], 1280) } else { too_big(&frames[0], 1280) };
         stack.receive(&message, BEGIN);
-        assert_eq!(stack.counters().dropped(Drop::ForeignIcmp), 0);
+        assert_eq!(stack.counters().dropped(DropReason::ForeignIcmp), 0);
         let frames = datagram(&mut stack, udp, 1500 - headers, BEGIN);
         assert_eq!(lengths(&frames), if v6 { [1280, 276] } else { [1276, 244] });
     }
@@ -166,13 +166,13 @@ fn only_who_quotes_a_flow_of_ours_is_believed() {
     for quoted in [&foreign, &segments[0]] {
         stack.receive(&too_big(quoted, 600), BEGIN);
     }
-    assert_eq!(stack.counters().dropped(Drop::ForeignIcmp), 2);
+    assert_eq!(stack.counters().dropped(DropReason::ForeignIcmp), 2);
     assert_eq!(lengths(&datagram(&mut stack, udp, 1472, BEGIN)), [1500]);
     // less than IPv6 has everywhere
     let udp = socket(&mut stack, SocketKind::Udp, true);
     let frames = datagram(&mut stack, udp, 1452, BEGIN);
     stack.receive(&too_big_v6(&frames[0], 1279), BEGIN);
-    assert_eq!(stack.counters().dropped(Drop::ForeignIcmp), 3);
+    assert_eq!(stack.counters().dropped(DropReason::ForeignIcmp), 3);
     assert_eq!(lengths(&datagram(&mut stack, udp, 1452, BEGIN)), [1500]);
     stack.receive(&too_big_v6(&frames[0], 1280), BEGIN);
     assert_eq!(lengths(&datagram(&mut stack, udp, 1452, BEGIN)), [1280, 276]);
@@ -193,9 +193,9 @@ fn a_server_of_datagrams_believes_it_of_whom_it_answered() {
     let mut never = frames[0].clone();
     never[ETHERNET + 22..ETHERNET + 24].copy_from_slice(&2000u16.to_be_bytes());
     stack.receive(&too_big(&never, 1280), BEGIN);
-    assert_eq!(stack.counters().dropped(Drop::ForeignIcmp), 1);
+    assert_eq!(stack.counters().dropped(DropReason::ForeignIcmp), 1);
     assert_eq!(lengths(&answer(&mut stack, 1000)), [1500]);
     stack.receive(&too_big(&frames[0], 1280), BEGIN);
-    assert_eq!(stack.counters().dropped(Drop::ForeignIcmp), 1);
+    assert_eq!(stack.counters().dropped(DropReason::ForeignIcmp), 1);
     assert_eq!(lengths(&answer(&mut stack, 1000)), [1276, 244]);
 }

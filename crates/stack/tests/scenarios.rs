@@ -3,7 +3,7 @@
 use crate::wire::{Frames, MS, config, ip, mac, segment};
 use packet::Layers;
 use packet::tcp::{Header, Options, flag};
-use stack::{Control, Handle, Received, Stack, TcpConfig};
+use stack::{CongestionControl, Handle, Received, Stack, TcpConfig};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn tcp(words: &[&str]) -> TcpConfig {
         receive_buffer: buffer.unwrap_or(65_535),
         keep_alive: words.iter().find_map(|word| word.strip_prefix("keepalive=")?.parse().ok()).unwrap_or(0)
             * MS,
-        control: if has("cubic") { Control::Cubic } else { Control::NewReno },
+        control: if has("cubic") { CongestionControl::Cubic } else { CongestionControl::NewReno },
         ..TcpConfig::default()
     }
 }

@@ -3,7 +3,7 @@
 use crate::link::{Pair, Path};
 use crate::wire::MS;
 use proptest::prelude::*;
-use stack::{Control, TcpConfig};
+use stack::{CongestionControl, TcpConfig};
 
 /// A payload that no shift of it equals.
 fn payload(len: usize, salt: u64) -> Vec<u8> {
@@ -119,7 +119,7 @@ fn the_last_segment_lost_is_probed_for() {
 fn settings() -> impl Strategy<Value = TcpConfig> {
     (any::<(bool, bool, bool, bool)>(), 2_000u32..100_000, 2_000u32..100_000).prop_map(
         |((sack, timestamps, window_scale, cubic), receive_buffer, send_buffer)| TcpConfig {
-            control: if cubic { Control::Cubic } else { Control::NewReno },
+            control: if cubic { CongestionControl::Cubic } else { CongestionControl::NewReno },
             sack,
             timestamps,
             window_scale,
@@ -147,7 +147,7 @@ proptest! {
 #[test]
 fn cubic_fills_a_long_path_sooner_than_newreno() {
     // 100 ms there and back, and a loss when the window is large
-    let took = [Control::NewReno, Control::Cubic].map(|control| {
+    let took = [CongestionControl::NewReno, CongestionControl::Cubic].map(|control| {
         let tcp =
             TcpConfig { control, receive_buffer: 4 << 20, send_buffer: 4 << 20, ..TcpConfig::default() };
         transfer(Path { delay: 50 * MS, loss: 1, ..Path::CLEAN }, tcp, [30_000_000, 0], false, 5).1 / MS

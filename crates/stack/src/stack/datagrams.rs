@@ -5,7 +5,7 @@ use super::icmp::told_mtu;
 use super::{ConnectError, REPLIES, Stack, hash};
 use crate::config::Config;
 use crate::connection::Tuple;
-use crate::counters::{Counters, Drop};
+use crate::counters::{Counters, DropReason};
 use crate::fragments::{FRAGMENT, HEADER as FRAGMENT_HEADER, cut, pieces};
 use crate::listening::{Listening, SendOutcome};
 use crate::neighbours::{Reach, next_hop};
@@ -263,7 +263,7 @@ impl Stack {
     fn deliver(&mut self, kind: SocketKind, tuple: &Tuple, bytes: &[u8]) -> bool {
         match self.sockets.find(self.key(kind, tuple), kind, tuple) {
             Some(index) if self.sockets.deliver(index, bytes) => self.counters.datagrams_received += 1,
-            Some(_) => self.counters.drop(Drop::SocketFull),
+            Some(_) => self.counters.drop(DropReason::SocketFull),
             None if kind == SocketKind::Udp
                 && self.listening.as_ref().is_some_and(|one| one.matches(tuple)) =>
             {
@@ -271,11 +271,11 @@ impl Stack {
                 if taken {
                     self.counters.datagrams_received += 1;
                 } else {
-                    self.counters.drop(Drop::SocketFull);
+                    self.counters.drop(DropReason::SocketFull);
                 }
             }
             None => {
-                self.counters.drop(Drop::NoConnection);
+                self.counters.drop(DropReason::NoConnection);
                 return false;
             }
         }
@@ -286,12 +286,12 @@ impl Stack {
     pub(super) fn take_udp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
         let Some((remote, local)) = Self::destination(frame, layers) else { return };
         if !self.owns(local) {
-            return self.counters.drop(Drop::NotForUs);
+            return self.counters.drop(DropReason::NotForUs);
         }
         let datagram = match Datagram::parse(frame, layers) {
             Ok(datagram) => datagram,
-            Err(packet::Fault::BadChecksum) => return self.counters.drop(Drop::BadChecksum),
-            Err(_) => return self.counters.drop(Drop::Malformed),
+            Err(packet::Fault::BadChecksum) => return self.counters.drop(DropReason::BadChecksum),
+            Err(_) => return self.counters.drop(DropReason::Malformed),
         };
         let tuple = Tuple { local, remote, local_port: datagram.destination, remote_port: datagram.source };
         if !self.deliver(SocketKind::Udp, &tuple, datagram.payload) {
@@ -308,7 +308,7 @@ impl Stack {
             return false;
         };
         if !layers.is_intact(frame) {
-            self.counters.drop(Drop::BadChecksum);
+            self.counters.drop(DropReason::BadChecksum);
             return true;
         }
         let local_port = u16::from_be_bytes([high, low]);
@@ -341,12 +341,12 @@ impl Stack {
         let answered = kind == SocketKind::Udp
             && self.listening.as_ref().is_some_and(|one| tuple.is_some_and(|tuple| one.has_answered(&tuple)));
         if found.is_none() && !answered {
-            return self.counters.drop(Drop::ForeignIcmp);
+            return self.counters.drop(DropReason::ForeignIcmp);
         }
         if let Some(told) = told_mtu(message, v6)
             && !self.paths.learn(remote.ip(), told, self.config.mtu, now)
         {
-            return self.counters.drop(Drop::ForeignIcmp);
+            return self.counters.drop(DropReason::ForeignIcmp);
         }
         let (Some(index), [icmp, code, ..]) = (found, message) else { return };
         if error.outcome == PacketOutcome::Forwarded {
@@ -356,7 +356,9 @@ impl Stack {
             SocketKind::Udp => {
                 self.sockets.fail(index, DatagramError::Icmp { v6, kind: *icmp, code: *code }, 1)
             }
-            SocketKind::Echo if !self.sockets.deliver(index, message) => self.counters.drop(Drop::SocketFull),
+            SocketKind::Echo if !self.sockets.deliver(index, message) => {
+                self.counters.drop(DropReason::SocketFull)
+            }
             SocketKind::Echo => {}
         }
     }

@@ -3,7 +3,7 @@
 use super::{REPLIES, Stack};
 use crate::config::Config;
 use crate::connection::Tuple;
-use crate::counters::{Counters, Drop};
+use crate::counters::{Counters, DropReason};
 use crate::neighbours::own;
 use crate::share::Recipient;
 use crate::wire::{Link, Transmit, send_segment};
@@ -89,19 +89,19 @@ pub(super) fn solicit(
         _ => None,
     };
     if asked.is_none() {
-        counters.drop(Drop::ReplyQueueFull);
+        counters.drop(DropReason::ReplyQueueFull);
     }
 }
 
 impl Stack {
     pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) -> Recipient {
-        let Some(header) = Ethernet::parse(frame) else { return self.dropped(Drop::Malformed) };
+        let Some(header) = Ethernet::parse(frame) else { return self.dropped(DropReason::Malformed) };
         let group = header.destination[0] & 1 != 0;
         if !(group || header.destination == self.config.mac) {
-            return self.dropped(Drop::OtherHost);
+            return self.dropped(DropReason::OtherHost);
         }
         if !is_of_vlan(&self.config.tags, &Tags::of(frame)) {
-            return self.dropped(Drop::OtherVlan);
+            return self.dropped(DropReason::OtherVlan);
         }
         match ethernet::payload(frame) {
             Some((kind::ARP, _)) => {
@@ -109,7 +109,7 @@ impl Stack {
                 return Recipient::All;
             }
             Some((kind::IPV4 | kind::IPV6, _)) => {}
-            _ => return self.dropped(Drop::NotForUs),
+            _ => return self.dropped(DropReason::NotForUs),
         }
         let layers = match Layers::find(frame) {
             Ok(layers) => layers,
@@ -118,17 +118,17 @@ impl Stack {
                 self.take_fragment(frame, header.source, now);
                 return Recipient::All;
             }
-            Err(Fault::Fragment) => return self.dropped(Drop::Fragment),
-            Err(Fault::BadChecksum) => return self.dropped(Drop::BadChecksum),
-            Err(_) => return self.dropped(Drop::Malformed),
+            Err(Fault::Fragment) => return self.dropped(DropReason::Fragment),
+            Err(Fault::BadChecksum) => return self.dropped(DropReason::BadChecksum),
+            Err(_) => return self.dropped(DropReason::Malformed),
         };
         match layers.protocol {
-            protocol::TCP | protocol::UDP if group => self.dropped(Drop::NotForUs),
+            protocol::TCP | protocol::UDP if group => self.dropped(DropReason::NotForUs),
             _ => self.take_packet(frame, &layers, header.source, now),
         }
     }
 
-    fn dropped(&mut self, why: Drop) -> Recipient {
+    fn dropped(&mut self, why: DropReason) -> Recipient {
         self.counters.drop(why);
         Recipient::Here
     }
@@ -142,10 +142,10 @@ impl Stack {
                 return self.duplicate_address();
             }
             // nobody may send from there (RFC 9293 section 3.9.2.3, RFC 1122 section 3.2.1.3)
-            return self.dropped(Drop::BadSource);
+            return self.dropped(DropReason::BadSource);
         }
         if is_source_routed(frame, layers) {
-            return self.dropped(Drop::RoutingHeader);
+            return self.dropped(DropReason::RoutingHeader);
         }
         let recipient = self.config.share.recipient(frame, layers, ips);
         if matches!(recipient, Recipient::Worker(_)) {
@@ -155,7 +155,7 @@ impl Stack {
             protocol::TCP => self.take_tcp(frame, layers, from, now),
             protocol::UDP => self.take_udp(frame, layers, from, now),
             protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
-            _ => self.counters.drop(Drop::NotForUs),
+            _ => self.counters.drop(DropReason::NotForUs),
         }
         recipient
     }
@@ -167,18 +167,18 @@ impl Stack {
             Ok(true) => match Layers::find(&whole) {
                 // each stack has the fragments: what is another's flow is taken there
                 Ok(layers) => _ = self.take_packet(&whole, &layers, from, now),
-                Err(_) => self.counters.drop(Drop::Malformed),
+                Err(_) => self.counters.drop(DropReason::Malformed),
             },
             Ok(false) => {}
             Err(why) => self.counters.drop(why),
         }
-        self.counters.drops[Drop::Fragment as usize] += self.fragments.given_up();
+        self.counters.drops[DropReason::Fragment as usize] += self.fragments.given_up();
         self.whole = whole;
     }
 
     pub(super) fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.replies.len() >= REPLIES {
-            self.counters.drop(Drop::ReplyQueueFull);
+            self.counters.drop(DropReason::ReplyQueueFull);
             return None;
         }
         let Self { replies, spare, .. } = self;
@@ -192,17 +192,17 @@ impl Stack {
     /// Another host has an address of ours. Told once, by the stack that answers for all.
     pub(super) fn duplicate_address(&mut self) -> Recipient {
         if self.config.share.answers() {
-            self.counters.drop(Drop::DuplicateAddress);
+            self.counters.drop(DropReason::DuplicateAddress);
         }
         Recipient::All
     }
 
     fn take_arp(&mut self, frame: &[u8], now: u64) {
-        let Some(message) = Arp::parse(frame) else { return self.counters.drop(Drop::Malformed) };
+        let Some(message) = Arp::parse(frame) else { return self.counters.drop(DropReason::Malformed) };
         let config = &self.config;
         let is_echo = message.sender_mac == config.mac && self.owns(message.sender.into());
         if is_echo || !is_station(message.sender_mac) {
-            return self.counters.drop(Drop::BadSource);
+            return self.counters.drop(DropReason::BadSource);
         }
         if self.owns(message.sender.into()) {
             // RFC 5227 section 2.4
@@ -232,13 +232,13 @@ impl Stack {
     fn take_tcp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
         let Some((remote, local)) = Self::destination(frame, layers) else { return };
         if !self.owns(local) {
-            return self.counters.drop(Drop::NotForUs);
+            return self.counters.drop(DropReason::NotForUs);
         }
         if !layers.is_intact(frame) {
-            return self.counters.drop(Drop::BadChecksum);
+            return self.counters.drop(DropReason::BadChecksum);
         }
         let Some((header, payload)) = Header::parse(layers.segment(frame)) else {
-            return self.counters.drop(Drop::Malformed);
+            return self.counters.drop(DropReason::Malformed);
         };
         let tuple = Tuple { local, remote, local_port: header.destination, remote_port: header.source };
         self.segment(tuple, &header, payload, from, now);
@@ -268,7 +268,7 @@ impl Stack {
         if send_segment(&mut Replies { replies, spare }, &link, tuple, &reset, &[]) {
             self.counters.resets_sent += 1;
         } else {
-            self.counters.drop(Drop::ReplyQueueFull);
+            self.counters.drop(DropReason::ReplyQueueFull);
         }
     }
 }

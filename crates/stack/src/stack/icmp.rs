@@ -3,7 +3,7 @@
 use super::frames::{Replies, is_station};
 use super::{REPLIES, Stack};
 use crate::connection::{CloseReason, Env, State, Tuple, flag};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::fragments::{cut, pieces};
 use crate::path_mtu::segment_size;
 use crate::seq::Seq;
@@ -28,7 +28,7 @@ impl Stack {
             return self.take_nd(&message, now);
         }
         if !self.owns(local) {
-            return self.counters.drop(Drop::NotForUs);
+            return self.counters.drop(DropReason::NotForUs);
         }
         if let Some(error) = IcmpError::parse(frame, layers) {
             return self.take_icmp_error(&error, layers.segment(frame), layers.is_v6(), now);
@@ -42,7 +42,7 @@ impl Stack {
     fn take_nd(&mut self, message: &Nd, now: u64) {
         let config = &self.config;
         if message.mac.is_some_and(|mac| !is_station(mac)) {
-            return self.counters.drop(Drop::BadSource);
+            return self.counters.drop(DropReason::BadSource);
         }
         if message.operation != nd::Operation::Solicitation && self.owns(message.target.into()) {
             // RFC 4862 section 5.4.4
@@ -72,13 +72,13 @@ impl Stack {
         let header = if v6 { ipv6::LEN } else { ipv4::LEN };
         let frames = if is_whole { 1 } else { pieces(size - header, v6, mtu) };
         if self.replies.len() + frames > REPLIES {
-            return self.counters.drop(Drop::ReplyQueueFull);
+            return self.counters.drop(DropReason::ReplyQueueFull);
         }
         let mut reply = self.spare.pop().unwrap_or_default();
         reply.clear();
         reply.extend_from_slice(frame);
         if !icmp::answer(&mut reply, layers, local) {
-            self.counters.drop(Drop::NotForUs);
+            self.counters.drop(DropReason::NotForUs);
         } else if is_whole {
             return self.replies.push_back(reply);
         } else if layers.l4 == layers.ip + header {
@@ -88,7 +88,7 @@ impl Stack {
             cut(whole, layers.ip, v6, mtu, self.identification, &mut Replies { replies, spare });
         } else {
             // options would have to be told which go with each fragment
-            self.counters.drop(Drop::Fragment);
+            self.counters.drop(DropReason::Fragment);
         }
         self.spare.push(reply);
     }
@@ -106,15 +106,15 @@ impl Stack {
             let tuple = Tuple { local: local.ip(), remote: remote.ip(), local_port, remote_port };
             Some((self.find(self.hash(&tuple), &tuple)?, Seq(quoted.sequence?)))
         });
-        let Some((index, sequence)) = found else { return self.counters.drop(Drop::ForeignIcmp) };
+        let Some((index, sequence)) = found else { return self.counters.drop(DropReason::ForeignIcmp) };
         let conn = &mut self.connections[index as usize];
         if sequence.before(conn.una) || !sequence.before(conn.nxt) {
-            return self.counters.drop(Drop::ForeignIcmp);
+            return self.counters.drop(DropReason::ForeignIcmp);
         }
         if let Some(told) = told_mtu(message, v6) {
             let remote = conn.tuple.remote;
             if !self.paths.learn(remote, told, self.config.mtu, now) {
-                return self.counters.drop(Drop::ForeignIcmp);
+                return self.counters.drop(DropReason::ForeignIcmp);
             }
             let mtu = self.paths.get(remote, now);
             let is_less = conn.fit_path(mtu.map(|mtu| segment_size(mtu, !v6)));

@@ -4,7 +4,7 @@ use super::Stack;
 use super::frames::Replies;
 use crate::connection::{Env, State, Tuple, flag};
 use crate::cookie::{Cookie, PERIOD};
-use crate::counters::Drop;
+use crate::counters::DropReason;
 use crate::seq::Seq;
 use crate::wire::{Link, send_segment};
 use packet::Mac;
@@ -17,7 +17,7 @@ impl Stack {
             return self.send_cookie(&tuple, header, from, now);
         }
         let Ok(index) = self.add(tuple, State::SynReceived, now) else {
-            return self.counters.drop(Drop::ListenerFull);
+            return self.counters.drop(DropReason::ListenerFull);
         };
         self.half_open += 1;
         let conn = &mut self.connections[index as usize];
@@ -48,7 +48,7 @@ impl Stack {
         if send_segment(&mut Replies { replies, spare }, &link, tuple, &answer, &[]) {
             self.counters.cookies_sent += 1;
         } else {
-            self.counters.drop(Drop::ReplyQueueFull);
+            self.counters.drop(DropReason::ReplyQueueFull);
         }
     }
 
@@ -62,7 +62,7 @@ impl Stack {
         let (number, theirs) = (header.acknowledgment.wrapping_sub(1), header.sequence.wrapping_sub(1));
         let cookie = Cookie::redeem(number, now, theirs, |salt| self.hash_salted(tuple, salt))?;
         let Ok(index) = self.add(*tuple, State::SynReceived, now) else {
-            self.counters.drop(Drop::ListenerFull);
+            self.counters.drop(DropReason::ListenerFull);
             return None;
         };
         self.counters.cookies_accepted += 1;

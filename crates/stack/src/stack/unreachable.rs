@@ -75,7 +75,7 @@ impl Stack {
         if send_error(&mut Replies { replies, spare }, &link, tuple, what, quoted) {
             self.counters.icmp_errors_sent += 1;
         } else {
-            self.counters.drop(crate::Drop::ReplyQueueFull);
+            self.counters.drop(crate::DropReason::ReplyQueueFull);
         }
     }
 }
