@@ -114,24 +114,55 @@ pub fn compile(filter: &str, at: &str) -> Result<pcap::BpfProgram, SetupError> {
     })
 }
 
-/// Element: the source or sink `E`, whose frames can be captured.
+/// Where frames pass that can be captured: the worker's end of a [`Tap`].
 #[derive(Debug)]
-pub struct Captured<E> {
-    inner: E,
+pub struct TapEnd {
     tap: Arc<Tap>,
     recorder: Option<Recorder>,
 }
 
-impl<E: Element> Captured<E> {
-    /// Around `inner`. A capture that is on already begins with the first frame.
-    pub fn new(inner: E, tap: Arc<Tap>) -> Self {
-        let mut this = Self { inner, tap, recorder: None };
+impl TapEnd {
+    /// A capture that is on already begins with the first frame.
+    pub fn new(tap: Arc<Tap>) -> Self {
+        let mut this = Self { tap, recorder: None };
         this.follow();
         this
     }
 
+    /// What these frames are to be given to, if a capture is on.
+    #[inline]
+    fn recorder(&mut self) -> Option<&mut Recorder> {
+        match self.tap.on.load(Ordering::Relaxed) {
+            0 => None,
+            on => self.recorder.as_mut().filter(|recorder| recorder.capture == on),
+        }
+    }
+
+    /// Frames came.
+    #[inline]
+    pub fn received(&mut self, batch: &mut Batch) {
+        if !batch.is_empty()
+            && let Some(recorder) = self.recorder()
+        {
+            recorder.record(batch, Clock::get().now(), |batch| batch.len());
+        }
+    }
+
+    /// Frames are sent by `send`, which leaves in the batch what it does not take.
+    #[inline]
+    pub fn sent(&mut self, batch: &mut Batch, send: impl FnOnce(&mut Batch)) {
+        match self.recorder() {
+            None => send(batch),
+            Some(recorder) => recorder.record(batch, Clock::get().now(), |batch| {
+                let before = batch.len();
+                send(batch);
+                before - batch.len().min(before)
+            }),
+        }
+    }
+
     /// Take a recorder when a capture began, give it back when it ended. Off the packets' way, as it locks.
-    fn follow(&mut self) {
+    pub fn follow(&mut self) {
         let on = self.tap.on.load(Ordering::Relaxed);
         if on != self.recorder.as_ref().map_or(0, |recorder| recorder.capture)
             && let Ok(mut place) = self.tap.place.try_lock()
@@ -142,12 +173,17 @@ impl<E: Element> Captured<E> {
     }
 }
 
-/// The recorder, if it is for the capture that is on.
-#[inline]
-fn on<'a>(tap: &Tap, recorder: &'a mut Option<Recorder>) -> Option<&'a mut Recorder> {
-    match tap.on.load(Ordering::Relaxed) {
-        0 => None,
-        on => recorder.as_mut().filter(|recorder| recorder.capture == on),
+/// Element: the source or sink `E`, whose frames can be captured.
+#[derive(Debug)]
+pub struct Captured<E> {
+    inner: E,
+    tap: TapEnd,
+}
+
+impl<E: Element> Captured<E> {
+    /// Around `inner`. A capture that is on already begins with the first frame.
+    pub fn new(inner: E, tap: Arc<Tap>) -> Self {
+        Self { inner, tap: TapEnd::new(tap) }
     }
 }
 
@@ -181,7 +217,7 @@ impl<E: Element> Element for Captured<E> {
     /// A sink: what it leaves in the batch it did not take, and was not sent.
     #[inline]
     fn push(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        match on(&self.tap, &mut self.recorder) {
+        match self.tap.recorder() {
             None => self.inner.push(batch, cx),
             Some(recorder) => recorder.record(batch, cx.now(), |batch| {
                 let before = batch.len();
@@ -196,7 +232,7 @@ impl<E: Element> Element for Captured<E> {
     fn poll(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.inner.poll(batch, cx);
         if !batch.is_empty()
-            && let Some(recorder) = on(&self.tap, &mut self.recorder)
+            && let Some(recorder) = self.tap.recorder()
         {
             recorder.record(batch, cx.now(), |batch| batch.len());
         }
@@ -207,7 +243,7 @@ impl<E: Element> Element for Captured<E> {
     }
 
     fn tick(&mut self, now: u64) {
-        self.follow();
+        self.tap.follow();
         self.inner.tick(now);
     }
 }
