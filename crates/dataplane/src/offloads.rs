@@ -7,17 +7,23 @@ use profile::{Offload, Port, Role};
 use run::SetupError;
 use std::collections::BTreeMap;
 
+/// What becomes of a port's frames here.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Use {
+    /// Streams send frames that are to be segmented.
+    pub segments: bool,
+    /// What it receives is measured as it comes.
+    pub direct: bool,
+    /// They come from a stack, and go there.
+    pub stack: bool,
+}
+
 /// What a port is to do: what it is asked for in so many words, and else what it offers and what helps.
 ///
-/// A virtual port's driver would do it on our own core. And of checksums that are sent, a port would save less than it
-/// costs to tell it: they are kept ready, see [`packet::frame`]. `segments`: it sends frames that are to be segmented;
-/// `direct`: what it receives is measured as it comes.
-pub fn choose(
-    port: &Port,
-    info: &PortInfo,
-    (segments, direct): (bool, bool),
-    at: &str,
-) -> Result<Offloads, SetupError> {
+/// A virtual port's driver would do it on our own core. And of streams' checksums a port would save less than it costs to tell
+/// it: they are kept ready, see [`packet::frame`].
+pub fn choose(port: &Port, info: &PortInfo, wanted: Use, at: &str) -> Result<Offloads, SetupError> {
+    let Use { segments, direct, stack } = wanted;
     let offers = Offloads::of(info);
     let listed = |work| port.offloads.setting(work) == Some(true);
     let helps = |work, helps| port.offloads.setting(work).unwrap_or(helps);
@@ -35,10 +41,10 @@ pub fn choose(
         return Err(lacking(at, name, &info.offers));
     }
     let vlan = listed(Offload::Vlan);
-    let tx_checksum = measures && offers.tx_checksum && listed(Offload::Checksum);
-    let tso = measures && offers.tso && segments && helps(Offload::Segment, nic);
+    let tx_checksum = measures && offers.tx_checksum && helps(Offload::Checksum, stack && nic);
+    let tso = measures && offers.tso && (segments || stack) && helps(Offload::Segment, nic);
     Ok(Offloads {
-        rx_checksum: direct && offers.rx_checksum && helps(Offload::Checksum, nic),
+        rx_checksum: (direct || stack) && offers.rx_checksum && helps(Offload::Checksum, nic),
         tx_checksum,
         tx_ipv4_checksum: offers.tx_ipv4_checksum && (tx_checksum || tso),
         vlan_strip: offers.vlan_strip && vlan,
@@ -60,16 +66,47 @@ pub fn lacking(at: &str, name: &str, offers: &[&str]) -> SetupError {
     )
 }
 
-/// Whether the port segments such frames, which are handed to it in so many segments. DPDK's tap driver segments by itself IPv4
-/// alone, and takes a packet with its Ethernet header to be what its MTU allows for.
+/// DPDK's tap driver segments by itself IPv4 alone, and takes a packet with its Ethernet header to be what its MTU allows for.
+fn segments_like_a_tap(info: &PortInfo) -> bool {
+    info.driver == "net_tap"
+}
+
+/// Whether the port segments such frames, which are handed to it in so many segments.
 pub fn segments_in_port(
     does: Offloads,
     info: &PortInfo,
     mtu: usize,
     (segmentation, segments): (&Segmentation, usize),
 ) -> bool {
-    let taken = info.driver != "net_tap" || !segmentation.carried.v6 && segmentation.packet_len(0) <= mtu;
+    let taken = !segments_like_a_tap(info) || !segmentation.carried.v6 && segmentation.packet_len(0) <= mtu;
     does.tso && segments <= info.tx_segments.into() && taken
+}
+
+/// Frames of TCP of any kind that a port segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeFrames {
+    /// Those over IPv6, too.
+    pub v6: bool,
+    /// The longest that it takes, bytes without FCS.
+    pub longest: usize,
+    /// The longest that it makes of one.
+    pub longest_segment: usize,
+}
+
+/// Those that the port segments, with IP packets of up to `mtu` bytes behind `link` bytes, when it is handed pieces of `room` bytes.
+/// `None`: it segments nothing.
+pub fn large_frames(
+    does: Offloads,
+    info: &PortInfo,
+    (link, mtu): (usize, usize),
+    room: usize,
+) -> Option<LargeFrames> {
+    /// With tags this still fits IP's length and a driver's.
+    const LONGEST: usize = 65_000;
+    let tap = segments_like_a_tap(info);
+    let longest = LONGEST.min(room.saturating_mul(info.tx_segments.into()));
+    let longest_segment = if tap { mtu } else { link + mtu };
+    does.tso.then_some(LargeFrames { v6: !tap, longest, longest_segment })
 }
 
 /// Which checksums of frames are left to the port; `segmented`: which it may segment.
@@ -183,7 +220,8 @@ mod tests {
     /// Of a port that sends nothing to be segmented.
     fn chosen(device: &str, more: Value, offers: &[&'static str]) -> Result<Offloads, SetupError> {
         let port = port(device, more);
-        choose(&port, &info("", offers), (false, port.impair.is_none()), "ports[0]")
+        let wanted = Use { direct: port.impair.is_none(), ..Use::default() };
+        choose(&port, &info("", offers), wanted, "ports[0]")
     }
 
     const NIC: &str = "0000:03:00.0";
@@ -224,8 +262,8 @@ mod tests {
     #[test]
     fn who_sends_large_frames_has_a_nic_segment_them_and_others_where_it_is_asked_for() {
         let of = |device, more, cuts| {
-            let does =
-                choose(&port(device, more), &info("", &ALL), (cuts, true), "ports[0]").expect("a choice");
+            let wanted = Use { segments: cuts, direct: true, stack: false };
+            let does = choose(&port(device, more), &info("", &ALL), wanted, "ports[0]").expect("a choice");
             (does.tso, does.tx_ipv4_checksum, does.tx_checksum)
         };
         let (with, not) = ((true, true, false), (false, false, false));
@@ -244,6 +282,24 @@ mod tests {
         assert_eq!(
             port_checksums(Offloads { tx_ipv4_checksum: false, ..does }, true),
             ChecksumOffload::Transport
+        );
+    }
+
+    #[test]
+    fn a_stack_has_a_nic_do_all_and_others_what_is_listed() {
+        let of = |device, more| {
+            let wanted = Use { stack: true, ..Use::default() };
+            choose(&port(device, more), &info("", &ALL), wanted, "ports[0]").expect("a choice")
+        };
+        let none = Offloads::default();
+        let checksums = Offloads { rx_checksum: true, tx_checksum: true, tx_ipv4_checksum: true, ..none };
+        assert_eq!(of(NIC, json!({})), Offloads { tso: true, ..checksums });
+        assert_eq!(of(NIC, json!({"offloads": "none"})), none);
+        assert_eq!(of("tap:t0", json!({})), none);
+        assert_eq!(of("tap:t0", json!({"offloads": ["checksum"]})), checksums);
+        assert_eq!(
+            of("tap:t0", json!({"offloads": ["segment"]})),
+            Offloads { tso: true, tx_ipv4_checksum: true, ..none }
         );
     }
 
@@ -277,7 +333,19 @@ mod tests {
         assert!(on("net_ice", segmentation(json!({"ipv6": {}}), 8000)));
         let (segmentation, nic) = (segmentation(v4(), 1000), info("net_ice", &ALL));
         assert!(!segments_in_port(Offloads::default(), &nic, 1500, (&segmentation, 5)));
-        assert!(!segments_in_port(does, &PortInfo { tx_segments: 4, ..nic }, 1500, (&segmentation, 5)));
+        assert!(!segments_in_port(
+            does,
+            &PortInfo { tx_segments: 4, ..nic.clone() },
+            1500,
+            (&segmentation, 5)
+        ));
+        let large = |info: &PortInfo| large_frames(does, info, (18, 1500), 2048);
+        let tap = LargeFrames { v6: false, longest: 65_000, longest_segment: 1500 };
+        assert_eq!(large(&info("net_tap", &ALL)), Some(tap));
+        assert_eq!(large(&nic), Some(LargeFrames { v6: true, longest_segment: 1518, ..tap }));
+        let few = large(&PortInfo { tx_segments: 4, ..nic.clone() }).expect("it segments");
+        assert_eq!(few.longest, 4 * 2048);
+        assert_eq!(large_frames(Offloads::default(), &nic, (18, 1500), 2048), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Ports opened as their settings say, with all that is known of them.
 
 use crate::memory;
-use crate::offloads::{self, TxWorkShare};
+use crate::offloads::{self, TxWorkShare, Use};
 use crate::queue_pairs::{NamedQueues, QueuePairs};
 use dpdk::{Eal, Mempool, NodePools, Offloads, Port, PortConfig, PortInfo, Rss, RxQueue, TxQueue};
 use element::arp_nd;
@@ -142,10 +142,17 @@ pub struct PortNeeds {
     pub steady: bool,
     /// Whether what it receives is measured as it comes, with nothing before that holds or changes it.
     pub direct: bool,
-    /// Workers that each need a queue to send by, and hand on what they receive for another.
+    /// Workers with a stack each, which need a queue to send by, and hand on what they receive for another.
     pub workers: Option<usize>,
     /// The queues that a graph names; `None`: as many as its settings say and the port has.
     pub queues: Option<NamedQueues>,
+}
+
+impl PortNeeds {
+    fn frames(&self) -> Use {
+        // stacks are what has workers of its own
+        Use { segments: self.segments, direct: self.direct, stack: self.workers.is_some() }
+    }
 }
 
 /// Open and start a port.
@@ -172,7 +179,7 @@ pub fn open<'a>(
         (_, Some(workers)) => QueuePairs::for_workers(workers, &info),
         _ => QueuePairs::of(settings, &info, needs.steady),
     };
-    let mut does = offloads::choose(settings, &info, (needs.segments, needs.direct), &at)?;
+    let mut does = offloads::choose(settings, &info, needs.frames(), &at)?;
     let config = PortConfig {
         mac: wanted,
         mtu,

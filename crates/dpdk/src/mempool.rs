@@ -218,20 +218,35 @@ impl Mempool {
 
     /// A packet with these bytes, in as many segments as they take, at most [`BURST`]. `None` when there are too few.
     pub fn packet(&self, bytes: &[u8]) -> Option<Mbuf> {
-        let (pieces, mut batch) = (self.segments(bytes.len()), Batch::new());
+        self.packet_of(&[], bytes)
+    }
+
+    /// The same of a packet that begins with `headers`, which its first segment has whole.
+    pub fn packet_of(&self, headers: &[u8], bytes: &[u8]) -> Option<Mbuf> {
+        let first = self.room().checked_sub(headers.len())?.min(bytes.len());
+        let (begin, rest) = bytes.split_at(first);
+        let (pieces, mut batch) = (1 + self.segments(rest.len()), Batch::new());
         if pieces > BURST || !self.fill(&mut batch, pieces) {
             return None;
         }
-        let mut whole: Option<Mbuf> = None;
+        let mut batch = batch.into_iter();
+        let mut whole = batch.next()?;
+        let (head, tail) = whole.set_len(headers.len() + first)?.split_at_mut(headers.len());
+        head.copy_from_slice(headers);
+        tail.copy_from_slice(begin);
+        let mut after: Option<Mbuf> = None;
         // From the end on: who is put before a chain need not look for its end.
-        for (mut piece, bytes) in batch.into_iter().zip(bytes.chunks(self.0.spec.room.into()).rev()) {
+        for (mut piece, bytes) in batch.zip(rest.chunks(self.0.spec.room.into()).rev()) {
             piece.set_len(bytes.len())?.copy_from_slice(bytes);
-            if let Some(after) = whole.take() {
+            if let Some(after) = after.take() {
                 piece.chain(after).ok()?;
             }
-            whole = Some(piece);
+            after = Some(piece);
         }
-        whole
+        if let Some(after) = after {
+            whole.chain(after).ok()?;
+        }
+        Some(whole)
     }
 
     /// Packets not in use. Slow and, while others use the pool, approximate.

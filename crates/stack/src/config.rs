@@ -85,6 +85,8 @@ pub struct TcpConfig {
     pub receive_buffer: u32,
     /// Bytes that wait to be sent or acknowledged, at most.
     pub send_buffer: u32,
+    /// The maximum segment size, where the MTU leaves room for more.
+    pub mss: u16,
     /// Whether selective acknowledgments are offered (RFC 2018).
     pub sack: bool,
     /// Whether timestamps are offered (RFC 7323).
@@ -117,6 +119,7 @@ impl Default for TcpConfig {
         Self {
             receive_buffer: 256 << 10,
             send_buffer: 256 << 10,
+            mss: u16::MAX,
             sack: true,
             timestamps: true,
             window_scale: true,

@@ -80,6 +80,8 @@ pub struct Counters {
     pub segments_received: u64,
     /// TCP segments sent.
     pub segments_sent: u64,
+    /// Frames with several of them, which the port segmented.
+    pub segmented: u64,
     /// Of these, such with data that was sent before.
     pub retransmitted: u64,
     /// Expiries of retransmission timers.

@@ -1,6 +1,7 @@
 //! Segments that a connection sends: handshake, data, FIN, acknowledgments.
 
 use crate::connection::{Connection, Deadline, Env, State, flag};
+use crate::offload::Large;
 use crate::seq::Seq;
 use packet::tcp::{Header, Options, SACKS, flag as control};
 
@@ -23,12 +24,17 @@ impl Connection {
         lost || fin || self.unsent() > 0
     }
 
-    /// Send what may be sent now. `send` takes a header and its payload; `false`: it did not take the last one, and the rest is
-    /// to be sent later.
-    pub fn emit(&mut self, env: &mut Env<'_>, mut send: impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+    /// Send what may be sent now. `send` takes a header, its payload, and how much of that a segment has room for: it segments
+    /// what is more, which it is given where `large` says so. `false`: it did not take the last one, and the rest is to be sent later.
+    pub fn emit(
+        &mut self,
+        env: &mut Env<'_>,
+        large: Option<Large>,
+        mut send: impl FnMut(&Header, &[u8], u32) -> Taken,
+    ) -> bool {
         if self.has(flag::SEND_RST) {
             let header = self.header(env, control::RST | control::ACK, self.nxt);
-            if !send(&header, &[]) {
+            if !send(&header, &[], 0) {
                 return false;
             }
             env.counters.resets_sent += 1;
@@ -43,7 +49,7 @@ impl Connection {
         }
         if self.has(flag::UP) {
             let before = self.nxt;
-            let all = self.emit_data(env, &mut send);
+            let all = self.emit_data(env, large, &mut send);
             if self.nxt != before
                 && (self.is_quiet() || matches!(self.deadline, Deadline::Probe | Deadline::Persist))
             {
@@ -56,7 +62,7 @@ impl Connection {
         if self.has(flag::SEND_PROBE) {
             // a byte that is acknowledged already: whoever receives it says where the window is
             let header = self.header(env, control::ACK, self.una - 1);
-            if !send(&header, &[]) {
+            if !send(&header, &[], 0) {
                 return false;
             }
             self.clear(flag::SEND_PROBE);
@@ -64,7 +70,7 @@ impl Connection {
         }
         if self.has(flag::ACK_NOW) && self.state != State::SynSent {
             let header = self.header(env, control::ACK, self.nxt);
-            if !send(&header, &[]) {
+            if !send(&header, &[], 0) {
                 return false;
             }
             self.acknowledged_all();
@@ -108,7 +114,7 @@ impl Connection {
         }
     }
 
-    fn emit_syn(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+    fn emit_syn(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8], u32) -> Taken) -> bool {
         let answers = self.state != State::SynSent;
         let flags = if answers { control::SYN | control::ACK } else { control::SYN };
         let mut header = self.header(env, flags, self.iss);
@@ -126,7 +132,7 @@ impl Connection {
         if !answers && env.config.timestamps {
             header.options.timestamps = Some((self.timestamp(env.now), 0));
         }
-        if !send(&header, &[]) {
+        if !send(&header, &[], 0) {
             return false;
         }
         if self.nxt != self.iss {
@@ -145,7 +151,12 @@ impl Connection {
     }
 
     /// Retransmissions first, then what is new.
-    fn emit_data(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+    fn emit_data(
+        &mut self,
+        env: &mut Env<'_>,
+        large: Option<Large>,
+        send: &mut impl FnMut(&Header, &[u8], u32) -> Taken,
+    ) -> bool {
         if !self.emit_tail(env, send) || !self.emit_lost(env, send) {
             return false;
         }
@@ -163,7 +174,8 @@ impl Connection {
             let usable = (self.una + self.window).since(self.nxt);
             // a window that shrank reaches less far than what was sent
             let usable = if usable > i32::MAX as u32 { 0 } else { usable };
-            let len = unsent.min(full).min(usable);
+            let mut len = unsent.min(full).min(usable);
+            let mut size = full;
             if unsent > 0 {
                 let pipe = self.active.as_ref().map_or(0, |active| active.flight.pipe());
                 // silly windows are not filled (RFC 9293 section 3.8.6.2.1)
@@ -175,23 +187,36 @@ impl Connection {
                     }
                     return true;
                 }
-                if self.congestion.room(pipe, false, self.mss) < len {
+                let room = self.congestion.room(pipe, false, self.mss);
+                if room < len {
                     self.congestion.limit();
                     return true;
                 }
+                if let Some((whole, segment)) = self.several(large, unsent.min(usable).min(room)) {
+                    (len, size) = (whole, segment);
+                }
             }
-            if !self.emit_new(len, env, send) {
+            if !self.emit_new(len, size, env, send) {
                 return false;
             }
         }
     }
 
-    /// A segment of `len` bytes that were not sent before, and FIN with the last.
+    /// Of so many bytes that may be sent, how many go at once in segments that are full, and how many each has.
+    fn several(&self, large: Option<Large>, may: u32) -> Option<(u32, u32)> {
+        let Large { payload, mss } = large?;
+        let size = self.room_within(mss.min(self.mss));
+        let segments = may.min(payload) / size;
+        (segments > 1).then_some((segments * size, size))
+    }
+
+    /// `len` bytes that were not sent before, in segments of `size` bytes, and FIN with the last.
     fn emit_new(
         &mut self,
         len: u32,
+        size: u32,
         env: &mut Env<'_>,
-        send: &mut impl FnMut(&Header, &[u8]) -> Taken,
+        send: &mut impl FnMut(&Header, &[u8], u32) -> Taken,
     ) -> bool {
         let last = len as usize == self.unsent();
         let finishes = last && self.has(flag::FIN_QUEUED) && !self.has(flag::FIN_SENT);
@@ -201,12 +226,18 @@ impl Connection {
         let (at, start) = (self.sent_bytes(), self.nxt);
         let header = self.header(env, flags, start);
         let active = self.active(env.pool);
-        if !send(&header, active.send.get(at, len as usize)) {
+        if !send(&header, active.send.get(at, len as usize), size) {
             self.rest(env.pool);
             return false;
         }
         let end = start + len + u32::from(finishes);
-        active.flight.push(start, end, env.now);
+        // each by itself, as they are acknowledged, lost and sent again
+        let mut from = start;
+        for _ in 1..len.div_ceil(size) {
+            active.flight.push(from, from + size, env.now);
+            from += size;
+        }
+        active.flight.push(from, end, env.now);
         self.congestion.sent(len);
         env.counters.bytes_sent += u64::from(len);
         self.nxt = end;
@@ -219,7 +250,7 @@ impl Connection {
     }
 
     /// Send again what is lost, as far as the congestion window allows.
-    fn emit_lost(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+    fn emit_lost(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8], u32) -> Taken) -> bool {
         if self.window == 0 {
             if self.is_quiet() && self.active.as_ref().is_some_and(|active| active.flight.has_lost()) {
                 self.persist(env);
@@ -245,14 +276,14 @@ impl Connection {
 
     /// Tail loss probe: new data if there is any and the peer's window lets it, else the last segment again (RFC 8985 section
     /// 7.3).
-    fn emit_tail(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8]) -> Taken) -> bool {
+    fn emit_tail(&mut self, env: &mut Env<'_>, send: &mut impl FnMut(&Header, &[u8], u32) -> Taken) -> bool {
         if !self.has(flag::SEND_TAIL) {
             return true;
         }
         let usable = (self.una + self.window).since(self.nxt);
         let new = (self.unsent() as u32).min(self.segment_size());
         if new > 0 && usable <= i32::MAX as u32 && new <= usable {
-            if !self.emit_new(new, env, send) {
+            if !self.emit_new(new, new.max(1), env, send) {
                 return false;
             }
         } else if let Some((i, sent)) = self.active.as_ref().and_then(|active| active.flight.last())
@@ -271,7 +302,7 @@ impl Connection {
         i: usize,
         (start, end): (Seq, Seq),
         env: &mut Env<'_>,
-        send: &mut impl FnMut(&Header, &[u8]) -> Taken,
+        send: &mut impl FnMut(&Header, &[u8], u32) -> Taken,
     ) -> bool {
         let held = self.unacknowledged_bytes() as u32;
         let at = start.since(self.una);
@@ -284,7 +315,7 @@ impl Connection {
         flags |= if finishes { control::FIN } else { 0 };
         let header = self.header(env, flags, start);
         let Some(active) = self.active.as_deref_mut() else { return true };
-        if !send(&header, active.send.get(at as usize, bytes as usize)) {
+        if !send(&header, active.send.get(at as usize, bytes as usize), bytes) {
             return false;
         }
         active.flight.sent_again(i, bytes + u32::from(finishes), env.now);
@@ -297,6 +328,11 @@ impl Connection {
 
     /// Bytes of payload that a segment has room for, its options taken off (RFC 6691).
     fn segment_size(&self) -> u32 {
+        self.room_within(self.mss)
+    }
+
+    /// The same of a segment with `mss` bytes behind its header.
+    fn room_within(&self, mss: u16) -> u32 {
         let timestamps = if self.has(flag::TIMESTAMPS) { 12 } else { 0 };
         let sacks = match &self.active {
             Some(active) if self.has(flag::SACK) && active.receive.has_gap() => {
@@ -305,6 +341,6 @@ impl Connection {
             }
             _ => 0,
         };
-        u32::from(self.mss).saturating_sub(timestamps + sacks as u32).max(1)
+        u32::from(mss).saturating_sub(timestamps + sacks as u32).max(1)
     }
 }

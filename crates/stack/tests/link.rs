@@ -1,9 +1,10 @@
 //! Simulated link between two stacks: delay, loss, reordering and duplication from a seed, in simulated time.
 
-use crate::wire::{Frames, MS, config, ip};
+use crate::nic::Nic;
+use crate::wire::{MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Handle, Received, Stack, State, TcpConfig};
+use stack::{Handle, Offload, Received, Stack, State, TcpConfig};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -17,10 +18,18 @@ pub struct Path {
     /// Of a thousand frames.
     pub loss: u32,
     pub twice: u32,
+    /// What the ports at both ends do by themselves.
+    pub offload: Offload,
 }
 
 impl Path {
-    pub const CLEAN: Self = Self { delay: MS, jitter: 0, loss: 0, twice: 0 };
+    pub const CLEAN: Self = Self {
+        delay: MS,
+        jitter: 0,
+        loss: 0,
+        twice: 0,
+        offload: Offload { checksums: false, segmentation: None },
+    };
 }
 
 /// Two stacks and what is on its way between them.
@@ -62,9 +71,9 @@ impl Pair {
 
     fn flush(&mut self) {
         for side in 0..2 {
-            let mut out = Frames::default();
+            let mut out = Nic::new(self.path.offload);
             assert!(self.sides[side].transmit(self.now, &mut out));
-            for frame in out.0 {
+            for frame in out.frames() {
                 self.frames += 1;
                 let named = side == 0 && self.lose.contains(&self.frames);
                 self.lost += u64::from(named);

@@ -6,6 +6,8 @@ mod limits;
 mod link;
 mod linux;
 mod lockstep;
+mod nic;
+mod offload;
 mod packetdrill;
 mod path_mtu;
 mod scenarios;

@@ -3,7 +3,7 @@
 use crate::link::{Pair, Path};
 use crate::wire::MS;
 use proptest::prelude::*;
-use stack::{CongestionControl, TcpConfig};
+use stack::{CongestionControl, DropReason, Offload, Segmentation, TcpConfig};
 
 /// A payload that no shift of it equals.
 fn payload(len: usize, salt: u64) -> Vec<u8> {
@@ -62,6 +62,56 @@ fn on_a_clean_path_nothing_is_sent_twice() {
         assert_eq!(pair.sides[0].counters().bytes_sent, 3_000_000);
         assert_eq!(pair.sides[0].counters().bytes_received, 1_000_000);
     }
+}
+
+/// What a port segments is the same segments on the path, and none of them is longer.
+#[test]
+fn a_port_makes_checksums_and_segments() {
+    let by = |v6, longest_segment| Segmentation { v6, longest: 65_000, longest_segment };
+    let checksums = |segmentation| Offload { checksums: true, segmentation };
+    // a tap takes shorter ones, and of IPv4 alone
+    let tap = checksums(Some(by(false, 1_500)));
+    for (offload, v6, large) in [
+        (checksums(None), false, false),
+        (checksums(None), true, false),
+        (checksums(Some(by(true, 1_514))), false, true),
+        (checksums(Some(by(true, 1_514))), true, true),
+        (tap, false, true),
+        (tap, true, false),
+    ] {
+        let path = Path { offload, ..Path::CLEAN };
+        let (pair, _) = transfer(path, TcpConfig::default(), [3_000_000, 1_000_000], v6, 1);
+        for side in &pair.sides {
+            let counters = side.counters();
+            assert_eq!((counters.retransmitted, counters.timeouts, counters.probes), (0, 0, 0));
+            assert_eq!(counters.dropped(DropReason::BadChecksum), 0);
+            assert_eq!(counters.segmented > 0, large, "{offload:?} {v6} {counters:?}");
+            assert!(counters.segments_sent > counters.bytes_sent / 1_460);
+            assert_eq!(counters.frames_sent < counters.segments_sent, large);
+        }
+        let first = pair.sides[0].counters();
+        assert_eq!((first.bytes_sent, first.bytes_received), (3_000_000, 1_000_000));
+    }
+}
+
+/// Of a large frame one segment gets lost: that one alone is sent again.
+#[test]
+fn of_what_a_port_segments_only_what_is_lost_is_sent_again() {
+    let segmentation = Some(Segmentation { v6: true, longest: 65_000, longest_segment: 1_514 });
+    let offload = Offload { checksums: true, segmentation };
+    let mut pair = Pair::new(Path { offload, ..Path::CLEAN }, TcpConfig::default(), 1);
+    pair.lose = vec![12, 15, 40];
+    let [mine, yours] = pair.connected(false);
+    let (sent, mut received) = (payload(100_000, 1), Vec::new());
+    assert_eq!(pair.sides[0].write(mine, &sent, pair.now), Ok(sent.len()));
+    assert!(pair.until(60_000 * MS, |pair| {
+        pair.read(1, yours, &mut received);
+        received.len() == sent.len()
+    }));
+    assert_eq!(received, sent);
+    let counters = pair.sides[0].counters();
+    assert!(pair.lost > 0 && counters.segmented > 0, "{counters:?}");
+    assert_eq!((counters.retransmitted, counters.timeouts), (pair.lost, 0), "{counters:?}");
 }
 
 #[test]
@@ -138,9 +188,11 @@ proptest! {
     #[test]
     fn every_byte_arrives_once_and_in_order(
         loss in 0u32..150, twice in 0u32..100, jitter in 0u64..20 * MS, delay in 1u64..50 * MS,
-        len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), seed in any::<u64>(),
+        len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), large in any::<bool>(), seed in any::<u64>(),
     ) {
-        transfer(Path { delay, jitter, loss, twice }, tcp, [len.0, len.1], v6, seed);
+        let by = Segmentation { v6: true, longest: 20_000, longest_segment: 1_500 };
+        let offload = Offload { checksums: large, segmentation: large.then_some(by) };
+        transfer(Path { delay, jitter, loss, twice, offload }, tcp, [len.0, len.1], v6, seed);
     }
 }
 

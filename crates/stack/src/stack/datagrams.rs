@@ -283,12 +283,20 @@ impl Stack {
     }
 
     /// A UDP datagram arrived.
-    pub(super) fn take_udp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
+    pub(super) fn take_udp(
+        &mut self,
+        frame: &[u8],
+        (layers, is_checked): (&Layers, bool),
+        from: Mac,
+        now: u64,
+    ) {
         let Some((remote, local)) = Self::destination(frame, layers) else { return };
         if !self.owns(local) {
             return self.counters.drop(DropReason::NotForUs);
         }
-        let datagram = match Datagram::parse(frame, layers) {
+        let parsed =
+            if is_checked { Datagram::trusted(frame, layers) } else { Datagram::parse(frame, layers) };
+        let datagram = match parsed {
             Ok(datagram) => datagram,
             Err(packet::Fault::BadChecksum) => return self.counters.drop(DropReason::BadChecksum),
             Err(_) => return self.counters.drop(DropReason::Malformed),

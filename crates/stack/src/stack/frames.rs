@@ -94,7 +94,7 @@ pub(super) fn solicit(
 }
 
 impl Stack {
-    pub(super) fn take_frame(&mut self, frame: &[u8], now: u64) -> Recipient {
+    pub(super) fn take_frame(&mut self, frame: &[u8], is_checked: bool, now: u64) -> Recipient {
         let Some(header) = Ethernet::parse(frame) else { return self.dropped(DropReason::Malformed) };
         let group = header.destination[0] & 1 != 0;
         if !(group || header.destination == self.config.mac) {
@@ -124,7 +124,7 @@ impl Stack {
         };
         match layers.protocol {
             protocol::TCP | protocol::UDP if group => self.dropped(DropReason::NotForUs),
-            _ => self.take_packet(frame, &layers, header.source, now),
+            _ => self.take_packet(frame, (&layers, is_checked), header.source, now),
         }
     }
 
@@ -133,7 +133,14 @@ impl Stack {
         Recipient::Here
     }
 
-    fn take_packet(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) -> Recipient {
+    /// `is_checked`: whoever received it found the checksum of UDP or TCP right.
+    fn take_packet(
+        &mut self,
+        frame: &[u8],
+        (layers, is_checked): (&Layers, bool),
+        from: Mac,
+        now: u64,
+    ) -> Recipient {
         let Some(ips) = Self::destination(frame, layers) else { return Recipient::Here };
         // who looks for an address of its own has none yet (RFC 4862 section 5.4.2)
         let has_none = layers.protocol == protocol::ICMPV6 && ips.0.is_unspecified();
@@ -152,8 +159,8 @@ impl Stack {
             return recipient;
         }
         match layers.protocol {
-            protocol::TCP => self.take_tcp(frame, layers, from, now),
-            protocol::UDP => self.take_udp(frame, layers, from, now),
+            protocol::TCP => self.take_tcp(frame, (layers, is_checked), from, now),
+            protocol::UDP => self.take_udp(frame, (layers, is_checked), from, now),
             protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
             _ => self.counters.drop(DropReason::NotForUs),
         }
@@ -166,7 +173,7 @@ impl Stack {
         match self.fragments.take(frame, now, &mut whole) {
             Ok(true) => match Layers::find(&whole) {
                 // each stack has the fragments: what is another's flow is taken there
-                Ok(layers) => _ = self.take_packet(&whole, &layers, from, now),
+                Ok(layers) => _ = self.take_packet(&whole, (&layers, false), from, now),
                 Err(_) => self.counters.drop(DropReason::Malformed),
             },
             Ok(false) => {}
@@ -229,12 +236,12 @@ impl Stack {
         }
     }
 
-    fn take_tcp(&mut self, frame: &[u8], layers: &Layers, from: Mac, now: u64) {
+    fn take_tcp(&mut self, frame: &[u8], (layers, is_checked): (&Layers, bool), from: Mac, now: u64) {
         let Some((remote, local)) = Self::destination(frame, layers) else { return };
         if !self.owns(local) {
             return self.counters.drop(DropReason::NotForUs);
         }
-        if !layers.is_intact(frame) {
+        if !is_checked && !layers.is_intact(frame) {
             return self.counters.drop(DropReason::BadChecksum);
         }
         let Some((header, payload)) = Header::parse(layers.segment(frame)) else {
@@ -265,7 +272,7 @@ impl Stack {
         };
         let link = Link { source: self.config.mac, destination: to, tags: self.config.tags };
         let Self { replies, spare, .. } = self;
-        if send_segment(&mut Replies { replies, spare }, &link, tuple, &reset, &[]) {
+        if send_segment(&mut Replies { replies, spare }, &link, tuple, &reset, (&[], 0)) {
             self.counters.resets_sent += 1;
         } else {
             self.counters.drop(DropReason::ReplyQueueFull);

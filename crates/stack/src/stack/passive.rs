@@ -45,7 +45,7 @@ impl Stack {
         };
         let link = Link { source: self.config.mac, destination: to, tags: self.config.tags };
         let Self { replies, spare, .. } = self;
-        if send_segment(&mut Replies { replies, spare }, &link, tuple, &answer, &[]) {
+        if send_segment(&mut Replies { replies, spare }, &link, tuple, &answer, (&[], 0)) {
             self.counters.cookies_sent += 1;
         } else {
             self.counters.drop(DropReason::ReplyQueueFull);

@@ -5,6 +5,7 @@ use crate::connection::{Env, flag};
 use crate::neighbours::Reach;
 use crate::path_mtu::segment_size;
 use crate::wire::{Link, Transmit, send_segment};
+use packet::{ethernet, ipv4, ipv6};
 
 impl Stack {
     /// Send what is to be sent, as long as `to` takes it; whether that was all.
@@ -49,16 +50,25 @@ impl Stack {
             let mtu = self.paths.get(tuple.remote, now);
             conn.fit_path(mtu.map(|mtu| segment_size(mtu, tuple.remote.is_ipv4())));
         }
-        let mut sent = 0;
+        let v6 = !tuple.local.is_ipv4();
+        let before = ethernet::LEN + link.tags.bytes().len() + if v6 { ipv6::LEN } else { ipv4::LEN };
+        let large = to.offload().segmentation.and_then(|by| by.large(v6, before));
+        let (mut frames, mut segments, mut segmented) = (0, 0, 0);
         let (pool, counters) = (&mut self.pool, &mut self.counters);
         let mut env = Env { now, config: &self.config.tcp, pool, counters };
-        let all = conn.emit(&mut env, |header, payload| {
-            let taken = send_segment(to, &link, &tuple, header, payload);
-            sent += u64::from(taken);
+        let all = conn.emit(&mut env, large, |header, payload, size| {
+            let taken = send_segment(to, &link, &tuple, header, (payload, size));
+            if taken {
+                let n = (payload.len() as u64).div_ceil(u64::from(size).max(1)).max(1);
+                frames += 1;
+                segments += n;
+                segmented += u64::from(n > 1);
+            }
             taken
         });
-        self.counters.segments_sent += sent;
-        self.counters.frames_sent += sent;
+        self.counters.segments_sent += segments;
+        self.counters.frames_sent += frames;
+        self.counters.segmented += segmented;
         if all {
             conn.clear(flag::QUEUED);
             conn.rest(&mut self.pool);
