@@ -474,11 +474,20 @@ def test_a_port_of_the_command_line_is_one_of_a_profile() -> None:
     assert port_options.port({"port": "null", "ip": ["10.0.0.1/24"], "gateway": None}) == port
     more = {"gateway": ["10.0.0.254"], "mtu": 9000, "vlan": 100}
     assert port_options.port({"port": "null", "ip": ["10.0.0.1/24"], **more}) == port | more
-    for given, at in (({"mtu": 9000}, "--mtu"), ({"port": "null", "vlan": 1}, "--port")):
+    tcp = {"mss": 1200, "window": "1MiB"}
+    given_tcp = {"port": "null", "ip": ["10.0.0.1/24"], **tcp, "offloads": "checksum,segment"}
+    assert port_options.port(given_tcp) == port | {"tcp": tcp, "offloads": ["checksum", "segment"]}
+    assert port_options.port(given_tcp | {"mss": None, "window": None, "offloads": "none"}) == port | {
+        "offloads": "none"
+    }
+    for given, at in (
+        ({"mtu": 9000}, "--mtu"), ({"window": "1MiB"}, "--window"), ({"port": "null", "vlan": 1}, "--port"),
+    ):  # fmt: skip
         with pytest.raises(Error) as refused:
             port_options.port(given)
         assert (refused.value.code, refused.value.at) == ("ND-104-07", at)
     places = {"ip": "--ip", "ip[1]": "--ip", "mtu": "--mtu", "device": "--port", "name": "--port"}
+    places |= {"tcp.mss": "--mss", "tcp.window": "--window", "offloads": "--offloads"}
     for key, option in places.items():
         assert port_options.place(f"transport.dpdk.ports[0].{key}") == option
     assert port_options.place("groups[0].target") is None

@@ -12,6 +12,7 @@ mod datagram_server;
 mod datagrams;
 mod endpoint;
 mod exchange;
+mod frames;
 mod link;
 mod open;
 mod polling;
@@ -24,11 +25,13 @@ pub use datagram_server::PortDatagrams;
 pub use server::{ListeningPort, PortNetwork};
 
 use dataplane::workers;
+use element::capture::{PortCapture, Taps};
 use endpoint::UnstartedEndpoint;
 use protocol::target::Carrier;
+use run::graph::PortFacts;
 use run::{Control, Plan, Sample, SetupError, Transport};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 /// The transport.
@@ -36,6 +39,10 @@ use std::thread::JoinHandle;
 pub struct DpdkDevices {
     settings: profile::Dpdk,
     cores: Vec<u16>,
+    /// What the ports are, once they are open.
+    ports: OnceLock<Vec<PortFacts>>,
+    /// Where their frames can be captured.
+    taps: Vec<Taps>,
 }
 
 impl DpdkDevices {
@@ -50,7 +57,8 @@ impl DpdkDevices {
             workers::cores(&settings.placement, "transport.dpdk.placement")?
         };
         let cores = cores.into_iter().filter_map(|core| u16::try_from(core).ok()).collect();
-        Ok(Self { settings: settings.clone(), cores })
+        let taps = open::taps(settings);
+        Ok(Self { settings: settings.clone(), cores, ports: OnceLock::new(), taps })
     }
 
     /// Open the ports, and give each a stack for its groups, on each worker.
@@ -67,7 +75,8 @@ impl DpdkDevices {
             alike.map(|group| (group.devices as usize).div_ceil(workers)).sum()
         };
         let room = |index: usize| (devices(index, true), devices(index, false));
-        let opened = open::open(&self.settings, control, false, sources, room)?;
+        let opened = open::open(&self.settings, control, (false, &self.taps), sources, room)?;
+        let _opened_once = self.ports.set(opened.ports);
         let endpoint = |ports| UnstartedEndpoint { eal: opened.eal, ports, port_of: port_of.clone() };
         Ok(opened.workers.into_iter().map(endpoint).collect())
     }
@@ -105,12 +114,17 @@ impl Transport for DpdkDevices {
         self.cores.clone()
     }
 
+    fn ports(&self) -> Vec<PortFacts> {
+        self.ports.get().cloned().unwrap_or_default()
+    }
+
     fn capture(&self, settings: &profile::Capture) -> Option<Result<Box<dyn capture::Source>, SetupError>> {
-        let own = |name: &String| self.settings.ports.iter().any(|port| port.name == *name);
-        settings.interface.as_ref().is_none_or(own).then(|| {
-            let what = "packets of ports that carry devices cannot be captured yet";
-            let fix = "Capture at the kernel's interface at the other end: name it in capture.interface";
-            Err(SetupError::new("ND-104-07", "capture", what, fix))
-        })
+        let ports = &self.settings.ports;
+        let at = match &settings.interface {
+            Some(name) => ports.iter().position(|port| port.name == *name)?,
+            None => 0,
+        };
+        let started = PortCapture::start(&ports.get(at)?.name, self.taps.get(at)?, settings);
+        Some(started.map(|capture| Box::new(capture) as Box<dyn capture::Source>))
     }
 }

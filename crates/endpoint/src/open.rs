@@ -5,9 +5,11 @@ use crate::exchange::ROOM;
 use crate::port::StackPort;
 use dataplane::kernel_addresses;
 use dataplane::link_up;
+use dataplane::offloads::TxWorkShare;
 use dataplane::ports::{self, OpenPort, PortNeeds, has_memory, pci, setup_error};
 use dpdk::{Device, Eal, EalOptions, NodePools};
 use element::capture::Taps;
+use run::graph::PortFacts;
 use run::{Control, SetupError};
 use std::net::IpAddr;
 
@@ -49,14 +51,21 @@ pub struct Opened {
     pub eal: &'static Eal,
     /// Of each worker the ports, in the order of the settings.
     pub workers: Vec<Vec<StackPort>>,
+    /// What the ports are.
+    pub ports: Vec<PortFacts>,
+}
+
+/// Where the frames of each port can be captured.
+pub fn taps(settings: &profile::Dpdk) -> Vec<Taps> {
+    settings.ports.iter().map(|_| Taps::new(workers(settings))).collect()
 }
 
 /// Open the ports. `sources` gives the addresses that the port of a number has besides its own, `room` how many connections and
-/// datagram sockets each worker has there at a time. A server (`serves`) does not wait for links: its clients may come later.
+/// datagram sockets each worker has there at a time; `taps` is where frames of each can be captured. A server (`serves`) does not wait for links: its clients may come later.
 pub fn open(
     settings: &profile::Dpdk,
     control: &Control,
-    serves: bool,
+    (serves, taps): (bool, &[Taps]),
     sources: impl Fn(usize) -> Vec<IpAddr>,
     room: impl Fn(usize) -> (usize, usize),
 ) -> Result<Opened, SetupError> {
@@ -77,7 +86,6 @@ pub fn open(
     let packets = (packets * u32::from(ROOM) / u32::from(size)).max(packets / 2);
     let pools =
         NodePools::new(eal, packets, size).map_err(|why| setup_error("transport.dpdk.memory", &why))?;
-    let taps: Vec<Taps> = settings.ports.iter().map(|_| Taps::new(1)).collect();
     let mut order: Vec<usize> = (0..settings.ports.len()).collect();
     order.sort_by_key(|index| link_up::connects(&settings.ports[*index]));
     let mut opened: Vec<OpenPort<'_>> = Vec::new();
@@ -96,12 +104,17 @@ pub fn open(
     if !serves {
         link_up::links(&opened, control)?;
     }
-    opened.iter_mut().for_each(OpenPort::announce);
+    opened.iter_mut().for_each(|port| {
+        let (checksums, segments) = (port.does.tx_checksum.into(), port.does.tso.into());
+        port.share = TxWorkShare { groups: 1, checksums, segmented: 1, segments };
+        port.announce();
+    });
+    let facts = opened.iter().map(OpenPort::facts).collect();
     let mut all: Vec<Vec<StackPort>> = (0..workers).map(|_| Vec::new()).collect();
     for open in opened {
         let room = room(open.index);
         let stacks = StackPort::for_workers(open, eal, workers, room)?;
         all.iter_mut().zip(stacks).for_each(|(ports, stack)| ports.push(stack));
     }
-    Ok(Opened { eal, workers: all })
+    Ok(Opened { eal, workers: all, ports: facts })
 }

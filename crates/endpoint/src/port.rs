@@ -2,20 +2,23 @@
 //! are, and from the stack into the transmit queue.
 
 use crate::exchange::Exchange;
+use crate::frames::{Incoming, Outgoing};
 use crate::polling::REST;
 use dataplane::link_watch::Watch;
+use dataplane::offloads::{self, LargeFrames};
 use dataplane::ports::{OpenPort, setup_error};
-use dpdk::{Batch, Eal, Mbuf, Mempool, Port, RxQueue, TxQueue};
+use dpdk::{Batch, Eal, Port, RxQueue};
 use profile::{Congestion, parse_mac};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, CongestionControl, Counters, DropReason, Network, Recipient, SendOutcome, Sent, Share,
-    SocketHandle, Stack, TcpConfig, Transmit,
+    Config, CongestionControl, Counters, DropReason, Network, Offload, Segmentation, SendOutcome, Sent,
+    Share, SocketHandle, Stack, TcpConfig,
 };
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -48,56 +51,7 @@ pub struct StackPort {
     addresses: Vec<IpAddr>,
     watch: Watch,
     before: Interface,
-    /// The frame of several segments that was received last.
-    whole: Vec<u8>,
-}
-
-/// Give a frame to the stack, whole. `whole`: memory for it.
-fn take(stack: &mut Stack, mbuf: &Mbuf, whole: &mut Vec<u8>, now: u64) -> Recipient {
-    if mbuf.is_whole() {
-        return stack.receive(mbuf.data(), now);
-    }
-    whole.resize(mbuf.len(), 0);
-    if mbuf.copy_to(whole) {
-        return stack.receive(whole, now);
-    }
-    stack.count_unreadable();
-    Recipient::Here
-}
-
-/// Frames on their way to the port.
-#[derive(Debug)]
-struct Outgoing {
-    tx: TxQueue,
-    pool: Mempool,
-    batch: Batch,
-    bytes: u64,
-}
-
-impl Transmit for Outgoing {
-    #[inline]
-    fn frame(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.batch.room() == 0 {
-            self.flush();
-            if self.batch.room() == 0 {
-                return None;
-            }
-        }
-        let frames = self.batch.len() + 1;
-        if !self.pool.fill_frames(&mut self.batch, frames, len) {
-            return None;
-        }
-        self.bytes += len as u64;
-        self.batch.frames_mut().last_mut().map(|mbuf| mbuf.data_mut())
-    }
-}
-
-impl Outgoing {
-    fn flush(&mut self) {
-        if !self.batch.is_empty() {
-            self.tx.send(&mut self.batch);
-        }
-    }
+    incoming: Incoming,
 }
 
 impl StackPort {
@@ -114,13 +68,22 @@ impl StackPort {
             return Err(too_few_queues(&open, workers, &at));
         }
         let all = Exchange::for_workers(eal, workers).map_err(|why| setup_error(&at, &why))?;
-        let OpenPort { settings, rx, tx, addrs, port, pool, link_mtu, .. } = open;
+        let OpenPort { settings, rx, tx, addrs, port, pool, link_mtu, does, info, taps, .. } = open;
         let bare = addrs.bare();
+        let link = packet::ethernet::LEN + bare.tags.bytes().len();
+        let large = offloads::large_frames(does, &info, (link, link_mtu.into()), pool.room());
+        let segmentation = large.map(|LargeFrames { v6, longest, longest_segment }| Segmentation {
+            v6,
+            longest,
+            longest_segment,
+        });
+        let offload = Offload { checksums: does.tx_checksum, segmentation };
         let networks =
             settings.ip.0.iter().filter_map(|own| Some(Network { address: own.ip, prefix: own.prefix? }));
         let networks: Vec<Network> = networks.collect();
         let mut rx = rx.into_iter();
-        let stacks = all.into_iter().zip(tx).map(|(exchange, tx)| {
+        let taps = taps.rx.iter().zip(&taps.tx);
+        let stacks = all.into_iter().zip(tx).zip(taps).map(|((exchange, tx), (received, sent))| {
             let config = Config {
                 mac: bare.mac,
                 tags: bare.tags,
@@ -140,14 +103,14 @@ impl StackPort {
                 stack: Stack::new(config),
                 name: settings.name.clone(),
                 rx: rx.next().map(limited),
-                out: Outgoing { tx, pool: pool.clone(), batch: Batch::new(), bytes: 0 },
+                out: Outgoing::new(tx, pool.clone(), (offload, does.tx_ipv4_checksum), Arc::clone(sent)),
                 batch: Batch::new(),
                 exchange,
                 addresses: settings.ip.0.iter().map(|own| own.ip).collect(),
                 watch: Watch::new(&port),
                 port: port.clone(),
                 before: Interface::default(),
-                whole: Vec::new(),
+                incoming: Incoming::new(does.rx_checksum, Arc::clone(received)),
             };
             this.before = this.counters();
             this
@@ -169,6 +132,8 @@ impl StackPort {
     /// Take what came, let what is due happen, and send, unless there are events: what is answered to them is sent with the
     /// acknowledgments, by [`send`](Self::send). Whether anything came.
     pub fn turn(&mut self, now: u64) -> bool {
+        self.incoming.tap().follow();
+        self.out.tap().follow();
         let mut any = false;
         for burst in 1..=BURSTS {
             let got = self.receive(now) | self.receive_from_others(now);
@@ -194,12 +159,13 @@ impl StackPort {
         if self.batch.is_empty() {
             return false;
         }
+        self.incoming.tap().received(&mut self.batch);
         let passed = &self.exchange.passed;
         passed.received_bytes.fetch_add(self.batch.bytes(), Ordering::Relaxed);
-        let Self { stack, whole, exchange, out, batch, .. } = self;
+        let Self { stack, incoming, exchange, out, batch, .. } = self;
         batch.filter_map(|mbuf| {
-            let recipient = take(stack, &mbuf, whole, now);
-            exchange.hand_on(mbuf, recipient, &out.pool)
+            let recipient = incoming.take(stack, &mbuf, now);
+            exchange.hand_on(mbuf, recipient, out.pool())
         });
         batch.clear();
         exchange.flush();
@@ -208,11 +174,11 @@ impl StackPort {
 
     /// What other workers received for this one.
     fn receive_from_others(&mut self, now: u64) -> bool {
-        let Self { stack, whole, exchange, batch, .. } = self;
+        let Self { stack, incoming, exchange, batch, .. } = self;
         exchange.receive(batch, |frames| {
             for mbuf in frames.frames() {
                 // its flow is one of ours, or it is for all and was given to each
-                let _taken = take(stack, mbuf, whole, now);
+                let _taken = incoming.take(stack, mbuf, now);
             }
         })
     }
@@ -221,7 +187,7 @@ impl StackPort {
     pub fn send(&mut self, now: u64) {
         self.stack.transmit(now, &mut self.out);
         self.out.flush();
-        let bytes = std::mem::take(&mut self.out.bytes);
+        let bytes = self.out.take_bytes();
         if bytes > 0 {
             self.exchange.passed.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
@@ -326,14 +292,19 @@ fn secret() -> [u64; 2] {
 }
 
 fn tcp(settings: &profile::Tcp) -> TcpConfig {
+    let usual = TcpConfig::default();
+    let window = settings.window.and_then(|window| u32::try_from(window.0).ok());
     TcpConfig {
+        receive_buffer: window.unwrap_or(usual.receive_buffer),
+        send_buffer: window.unwrap_or(usual.send_buffer),
+        mss: settings.mss.unwrap_or(usual.mss),
         time_wait: TIME_WAIT,
         control: match settings.congestion {
             Congestion::NewReno => CongestionControl::NewReno,
             Congestion::Cubic => CongestionControl::Cubic,
         },
         keep_alive: settings.keep_alive.map_or(0, |interval| interval.ns()),
-        ..TcpConfig::default()
+        ..usual
     }
 }
 
@@ -345,6 +316,7 @@ fn counted(counters: &Counters) -> BTreeMap<String, u64> {
         ("tcp_timeouts", counters.timeouts),
         ("tcp_resets_sent", counters.resets_sent),
     ];
+    let by_port = (counters.segmented > 0).then_some(("tcp_frames_segmented_by_port", counters.segmented));
     let of_icmp = [
         ("icmp_errors_sent", counters.icmp_errors_sent),
         ("icmp_errors_limited", counters.icmp_errors_limited),
@@ -352,7 +324,7 @@ fn counted(counters: &Counters) -> BTreeMap<String, u64> {
     let of_icmp = of_icmp.into_iter().filter(|(_, n)| *n > 0);
     let drops = DropReason::NAMES.iter().zip(counters.drops).filter(|(_, n)| *n > 0);
     let drops = drops.map(|(name, n)| (format!("dropped_{name}"), n));
-    let named = of_tcp.into_iter().chain(of_icmp).map(|(name, n)| (name.to_owned(), n));
+    let named = of_tcp.into_iter().chain(by_port).chain(of_icmp).map(|(name, n)| (name.to_owned(), n));
     named.chain(drops).collect()
 }
 

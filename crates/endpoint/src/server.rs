@@ -1,7 +1,7 @@
 //! A port with its stack as the network of a server: connections that others open.
 
 use crate::check;
-use crate::open::open;
+use crate::open::{open, taps};
 use crate::polling;
 use crate::port::{BURST, StackPort};
 use dpdk::{Eal, ThreadGuard};
@@ -42,8 +42,8 @@ impl ListeningPort {
             return Err(fault);
         }
         let forever = Control::new(0, u64::MAX, 0, u64::MAX);
-        let opened =
-            open(settings, &forever, true, |_| Vec::new(), |_| (if datagrams { 0 } else { CONNECTIONS }, 0))?;
+        let (taps, connections) = (taps(settings), if datagrams { 0 } else { CONNECTIONS });
+        let opened = open(settings, &forever, (true, &taps), |_| Vec::new(), |_| (connections, 0))?;
         let eal = opened.eal;
         let parts = opened.workers.into_iter().flatten().map(|mut port| {
             if datagrams {

@@ -256,9 +256,13 @@ impl Run {
             let _panicked = worker.join();
         }
         let stopped = self.progress().stopped;
-        let ports = self.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
-        let header =
-            TrialHeader { run: self.id.clone(), transport: self.transport_name, started, stopped, ports };
+        let header = TrialHeader {
+            run: self.id.clone(),
+            transport: self.transport_name,
+            started,
+            stopped,
+            ports: self.transport.ports(),
+        };
         let (mut result, flows) = collector.finish(header);
         result.changes = self.changed();
         tracing::info!(run = %result.run, valid = result.validity.valid, "done");

@@ -91,7 +91,12 @@ pub fn run(args: &Service) -> Result<(), SetupError> {
             }
             check_address(&settings, &transport)?;
             let queues = u16::try_from(settings.workers).unwrap_or(u16::MAX);
-            transport.ports.iter_mut().for_each(|port| port.queues = queues);
+            for port in &mut transport.ports {
+                port.queues = queues;
+                if let Some(fault) = profile::check_port(port, "transport.dpdk.ports[0]").into_iter().next() {
+                    return Err(at_option(fault));
+                }
+            }
             let is_datagram = settings.protocol.is_datagram();
             let listening =
                 ListeningPort::open(&transport, settings.listen, is_datagram).map_err(at_option)?;
@@ -146,12 +151,15 @@ fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupE
 /// Whether a DPDK port can serve so: it has the address that is listened at.
 /// An error of the port where its user typed it: a server has no profile.
 fn at_option(mut error: SetupError) -> SetupError {
-    const OPTIONS: [(&str, &str); 5] = [
+    const OPTIONS: [(&str, &str); 8] = [
         ("device", "--port"),
         ("ip", "--listen"),
         ("gateway", "--gateway"),
         ("mtu", "--mtu"),
         ("vlan", "--vlan"),
+        ("offloads", "--offloads"),
+        ("tcp.mss", "--mss"),
+        ("tcp.window", "--window"),
     ];
     let key = error.at.strip_prefix("transport.dpdk.ports[0].");
     if let Some((_, option)) = OPTIONS.iter().find(|(of, _)| key == Some(*of)) {

@@ -9,7 +9,7 @@ use models::Params;
 use protocol::data::Data;
 use protocol::problem::{Problem, closest};
 use protocol::target::Carrier;
-use protocol::unit::Interval;
+use protocol::unit::{Interval, Size};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -446,6 +446,12 @@ fn check_network(port: &Port, at: &str) -> Vec<Error> {
     }
     if port.tcp.keep_alive.is_some_and(|every| every < Interval::secs(1)) {
         error(OUT_OF_RANGE, "tcp.keep_alive", "shorter than 1s".to_owned(), "Use 1s or more");
+    }
+    if let Some(mss) = port.tcp.mss.filter(|mss| !(88..=9560).contains(mss)) {
+        error(OUT_OF_RANGE, "tcp.mss", format!("{mss} is out of range"), "Use 88 to 9560");
+    }
+    if let Some(Size(bytes)) = port.tcp.window.filter(|window| !(2 << 10..=64 << 20).contains(&window.0)) {
+        error(OUT_OF_RANGE, "tcp.window", format!("{bytes} B is out of range"), "Use 2KiB to 64MiB");
     }
     if port.role == Role::L2fwd && !ids.is_empty() {
         let what = "a port with the role l2fwd hands frames on as they are".to_owned();

@@ -364,7 +364,7 @@ pub struct Port {
     /// Work that the port does by itself: `auto`, `none`, or a list of some of `checksum`, `vlan`, `segment` and
     /// `timestamp`, each of which it must offer. What it does not do is done in software. Default auto: what it offers and
     /// what helps, which are RX checksum validation and TSO on NICs, and time
-    /// stamps; `netdyno graph` and the result say what came of it.
+    /// stamps, and of what devices and servers send all checksums; `netdyno graph` and the result say what came of it.
     #[serde(default, skip_serializing_if = "Offloads::is_auto")]
     pub offloads: Offloads,
     /// With the role l2fwd: the port that frames go on to, one of the same role. Default: the port itself.
@@ -392,6 +392,15 @@ pub struct Tcp {
     /// (`timeout`) when nine questions remain without an answer (RFC 9293 §3.8.4). From 1s on. Default: it is never asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<Interval>,
+    /// Maximum segment size: most bytes of payload and options behind the TCP header, of segments sent and of those that the peer
+    /// is asked to send. 88 to 9,560. Default: what the MTU leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 88, max = 9_560))]
+    pub mss: Option<u16>,
+    /// Bytes of each connection that may be under way each way: the receive window, and what is sent and not yet acknowledged.
+    /// 2KiB to 64MiB. Default 256KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Size>,
 }
 
 impl Tcp {

@@ -1,7 +1,7 @@
 //! What carries a plan's traffic.
 
 use crate::control::Control;
-use crate::graph::{GraphView, ImpairedPort};
+use crate::graph::{GraphView, ImpairedPort, PortFacts};
 use crate::plan::Plan;
 use crate::sample::Sample;
 use crate::setup_error::SetupError;
@@ -29,6 +29,11 @@ pub trait Transport {
     /// The graph of elements that carries the traffic, where there is one.
     fn graph(&self) -> Option<Box<dyn GraphView>> {
         None
+    }
+
+    /// Its DPDK ports, once they are open.
+    fn ports(&self) -> Vec<PortFacts> {
+        self.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default()
     }
 
     /// Its impaired ports, once they are open.

@@ -54,7 +54,7 @@ pub fn run_watched<T: Transport>(
         collector.take(sample);
     }
     threads.into_iter().for_each(|thread| thread.join().expect("a worker"));
-    let ports = transport.graph().map(|graph| graph.shape().ports.clone()).unwrap_or_default();
+    let ports = transport.ports();
     let header =
         TrialHeader { run: "t".into(), transport: "t", started: String::new(), stopped: None, ports };
     Ok(collector.finish(header))

@@ -51,6 +51,9 @@ PARAMETERS = {
         parameter("gateway", port_options.Gateway),
         parameter("mtu", port_options.Mtu),
         parameter("vlan", port_options.Vlan),
+        parameter("offloads", port_options.Offloads),
+        parameter("mss", port_options.Mss),
+        parameter("window", port_options.Window),
         parameter("fleet", options.Fleet),
         parameter("tolerate", options.Tolerate, 0),
         parameter("json", options.ResultJson, False),
@@ -64,7 +67,7 @@ PARAMETERS = {
     )
 }
 """Options of all verbs, in the order of the help."""
-PORT = "port ip gateway mtu vlan"
+PORT = "port ip gateway mtu vlan offloads mss window"
 """Of verbs whose loads are devices with connections."""
 COMMON = "topology load duration resume json html markdown runs dry_run quiet"
 

@@ -47,15 +47,52 @@ Vlan = Annotated[
         parser=values.whole("--vlan", 1, 4094),
     ),
 ]
-KEYS = ("ip", "gateway", "mtu", "vlan")
+Offloads = Annotated[
+    str | None,
+    typer.Option(
+        help="With --port: work that it does by itself: none, or some of checksum,segment,vlan. "
+        "Default: auto, what helps.",
+        metavar="LIST",
+        parser=values.offloads("--offloads"),
+    ),
+]
+Mss = Annotated[
+    int | None,
+    typer.Option(
+        help="With --port: maximum segment size of TCP, bytes. Default: what the MTU leaves.",
+        metavar="BYTES",
+        parser=values.whole("--mss", 88, 9560),
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(
+        help="With --port: bytes of a TCP connection under way each way. Default: 256KiB.",
+        metavar="SIZE",
+        parser=values.size("--window"),
+    ),
+]
+KEYS = ("ip", "gateway", "mtu", "vlan", "offloads")
 """What is said of a port, by its names in a profile."""
+TCP = ("mss", "window")
+"""What is said of its TCP."""
+OPTIONS = (*KEYS, *TCP)
+
+
+def settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What these options say of a port, as a profile has it."""
+    of_port = {key: given[key] for key in KEYS if given.get(key)}
+    if (work := of_port.get("offloads", "auto")) not in ("auto", "none"):
+        of_port["offloads"] = work.split(",")
+    tcp = {key: given[key] for key in TCP if given.get(key)}
+    return of_port | ({"tcp": tcp} if tcp else {})
 
 
 def port(given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The port of `--port` as a profile has it."""
-    device, further = given.get("port"), {key: given[key] for key in KEYS if given.get(key)}
+    device, further = given.get("port"), settings(given)
     if device is None:
-        if alone := next((f"--{key}" for key in further), None):
+        if alone := next((f"--{key}" for key in OPTIONS if given.get(key)), None):
             raise Error("ND-104-07", f"{alone} says something of --port", at=alone, fix="Add --port DEVICE")
         return None
     if "ip" not in further:
@@ -69,5 +106,5 @@ def place(at: str) -> str | None:
     key = at.removeprefix("transport.dpdk.ports[0].")
     if key == at:
         return None
-    key = key.partition(".")[0].partition("[")[0]
-    return f"--{key}" if key in KEYS else "--port"
+    key = key.removeprefix("tcp.").partition(".")[0].partition("[")[0]
+    return f"--{key}" if key in OPTIONS else "--port"

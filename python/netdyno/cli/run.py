@@ -86,6 +86,9 @@ def run(
     gateway: port_options.Gateway = None,
     mtu: port_options.Mtu = None,
     vlan: port_options.Vlan = None,
+    offloads: port_options.Offloads = None,
+    mss: port_options.Mss = None,
+    window: port_options.Window = None,
     transport: Annotated[
         str | None,
         typer.Option(
@@ -126,8 +129,11 @@ def run(
     trial = {"load": load, "measure": duration, "warmup": warmup}
     targets = _pairs(target or [])
     over = typed_port = port_options.port(
-        {"port": port, "ip": ip, "gateway": gateway, "mtu": mtu, "vlan": vlan}
-    )
+        {
+            "port": port, "ip": ip, "gateway": gateway, "mtu": mtu, "vlan": vlan,
+            "offloads": offloads, "mss": mss, "window": window,
+        }
+    )  # fmt: skip
     if transport:
         if over:
             fix = "Leave one of them out"

@@ -10,7 +10,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from netdyno import config, files, units
-from netdyno.cli import console, values
+from netdyno.cli import console, port_options, values
 from netdyno.cli.options import Json
 from netdyno.core.server import Server
 from netdyno.errors import HOST_LOST, PASS, Error
@@ -91,6 +91,9 @@ def serve(
             parser=values.whole("--vlan", 1, 4094),
         ),
     ] = None,
+    offloads: port_options.Offloads = None,
+    mss: port_options.Mss = None,
+    window: port_options.Window = None,
     workers: Annotated[
         int,
         typer.Option(
@@ -226,7 +229,10 @@ def serve(
             raise Error("ND-104-74", f"{protocol} has no {option}", fix=fix)
     if protocol == "script" and script is None:
         raise Error("ND-104-74", "script has no steps to play", fix="Name their file with --script")
-    of_port = {"--gateway": gateway, "--prefix": prefix, "--mtu": mtu, "--vlan": vlan}
+    more = {
+        "gateway": gateway, "mtu": mtu, "vlan": vlan, "offloads": offloads, "mss": mss, "window": window,
+    }  # fmt: skip
+    of_port = {"--prefix": prefix} | {f"--{key}": value for key, value in more.items()}
     tls = _tls(tls_cert, tls_key, tls_self_signed, tls_client_ca, tls_resumption)
     settings: dict[str, Any] = {
         "protocol": protocol,
@@ -250,7 +256,7 @@ def serve(
         fix = f"Add --listen, like --listen 10.0.0.2:{PORTS[protocol][tls is not None]}"
         raise Error("ND-104-74", what, at="--port", fix=fix)
     if port:
-        settings["port"] = _port(settings["listen"], port, prefix, gateway=gateway, mtu=mtu, vlan=vlan)
+        settings["port"] = _port(settings["listen"], port, prefix, **more)
     elif needless := [name for name, value in of_port.items() if value is not None]:
         option = needless[0]
         raise Error(
@@ -329,7 +335,7 @@ def _port(listen: str, device: str, prefix: int | None, **more: Any) -> dict[str
     ip = address if prefix is None else f"{address}/{prefix}"
     if gateway := more.get("gateway"):
         _check_gateway(gateway, ip, prefix)
-    return {"name": "server", "device": device, "ip": ip, **{key: one for key, one in more.items() if one}}
+    return {"name": "server", "device": device, **port_options.settings({**more, "ip": ip})}
 
 
 def _check_gateway(gateway: str, ip: str, prefix: int | None) -> None:

@@ -19,6 +19,8 @@ MOST_WHOLE = (1 << 63) - 1
 """The largest whole number, where an option names no other limit: the store and the core have none beyond."""
 MOST = 1e9
 """The largest number, where an option names no other limit."""
+OFFLOADS = ("checksum", "segment", "vlan")
+"""Work that a port of devices or of a server may do by itself."""
 
 
 def whole(option: str, least: int = 1, most: int = MOST_WHOLE) -> Callable[[str], int]:
@@ -102,6 +104,18 @@ def one_of(option: str, *choices: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in choices:
             raise refused(text, f"one of {', '.join(choices)}", option)
+        return text
+
+    return read
+
+
+def offloads(option: str) -> Callable[[str], str]:
+    """`auto` or `none`, or work of a port with commas between."""
+
+    def read(text: str) -> str:
+        wrong = [] if text in ("auto", "none") else [one for one in text.split(",") if one not in OFFLOADS]
+        if wrong:
+            raise refused(wrong[0], f"auto, none, or some of {', '.join(OFFLOADS)}", option)
         return text
 
     return read

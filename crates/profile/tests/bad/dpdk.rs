@@ -40,6 +40,20 @@ fn each_fault_of_ports_is_named_with_its_place_and_a_remedy() {
             "576",
         ),
         (
+            "a maximum segment size that no frame has",
+            d("/transport/dpdk/ports/0/tcp", json!({"mss": 9561})),
+            "ND-104-05",
+            "transport.dpdk.ports[0].tcp.mss",
+            "9560",
+        ),
+        (
+            "a window below a segment",
+            d("/transport/dpdk/ports/0/tcp", json!({"window": "1KiB"})),
+            "ND-104-05",
+            "transport.dpdk.ports[0].tcp.window",
+            "2KiB",
+        ),
+        (
             "bad address",
             d("/transport/dpdk/ports/0/ip", json!("10.1")),
             "ND-104-04",
