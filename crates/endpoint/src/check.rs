@@ -1,11 +1,8 @@
 //! Profiles of devices over DPDK: what they may ask for.
 
-use profile::{Address, Error, Profile, Role, Target, Transport};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-pub(crate) fn conflict(at: String, what: &str, fix: &str) -> Error {
-    Error::new("ND-104-07", at, what, fix)
-}
+use crate::ways::{conflict, literal, named_port, outside, reachable_by_none};
+use profile::{Address, Error, Profile, Role, Transport};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// What is wrong with a profile whose devices run over DPDK; of others nothing.
 pub fn check(profile: &Profile) -> Vec<Error> {
@@ -15,30 +12,18 @@ pub fn check(profile: &Profile) -> Vec<Error> {
             let targets = groups.filter_map(|(i, group)| {
                 reachable_by_none(&format!("groups[{i}].target"), &[literal(&group.target)?])
             });
-            settings(dpdk).into_iter().chain(targets).collect()
+            let sources = profile.groups.iter().enumerate().filter_map(|(i, group)| {
+                outside(&format!("groups[{i}].source"), named_port(group, &dpdk.ports)?, &ends(&group.source))
+            });
+            settings(dpdk).into_iter().chain(targets).chain(sources).collect()
         }
         _ => Vec::new(),
     }
 }
 
-/// The address that a target names without a resolver.
-fn literal(target: &str) -> Option<IpAddr> {
-    match target.parse::<Target>().ok()?.host.as_str() {
-        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
-        host => host.parse().ok(),
-    }
-}
-
-/// What is wrong where the addresses of a target are this machine's own, which are on no port.
-pub(crate) fn reachable_by_none(at: &str, targets: &[IpAddr]) -> Option<Error> {
-    let own = |ip: &IpAddr| ip.is_loopback() || ip.is_unspecified();
-    let first = targets.first().filter(|_| targets.iter().all(own))?;
-    let what = format!("{first} is this machine's loopback, which no DPDK port reaches");
-    Some(conflict(
-        at.to_owned(),
-        &what,
-        "Give the address of a host that the port reaches: --target GROUP=URL",
-    ))
+/// The first and last addresses of ranges.
+fn ends(ranges: &[String]) -> Vec<IpAddr> {
+    ranges.iter().flat_map(|range| range.split('-')).filter_map(|end| end.trim().parse().ok()).collect()
 }
 
 /// Why a port cannot have an address; `None`: it can.
@@ -162,6 +147,24 @@ mod tests {
         ] {
             assert!(ip(right).is_empty(), "{right}");
         }
+    }
+
+    #[test]
+    fn sources_outside_the_ports_network_are_told_with_the_profile() {
+        let faults = |ip: &str, source: &str| {
+            let profile = serde_json::from_value(json!({
+                "name": "p",
+                "transport": {"dpdk": {"ports": [{"name": "a", "device": "null", "ip": ip}]}},
+                "groups": [
+                    {"name": "g", "target": "http://10.9.0.7", "model": {"http": {}}, "source": [source]}
+                ],
+            }))
+            .expect("a profile");
+            check(&profile).into_iter().map(|fault| fault.at).collect::<Vec<_>>()
+        };
+        assert_eq!(faults("10.9.0.1/24", "10.9.0.250-10.9.1.3"), ["groups[0].source"]);
+        assert!(faults("10.9.0.1/24", "10.9.0.2-10.9.0.254").is_empty());
+        assert!(faults("10.9.0.1", "10.50.0.1").is_empty());
     }
 
     #[test]

@@ -1,10 +1,33 @@
 //! Which port each group uses, and whether its targets can be reached from there.
 
-use crate::check::{conflict, reachable_by_none};
-use profile::{Error, Port};
+use profile::{Error, Group, Port, Target};
 use run::{GroupPlan, Plan, SetupError};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+
+pub(crate) fn conflict(at: String, what: &str, fix: &str) -> Error {
+    Error::new("ND-104-07", at, what, fix)
+}
+
+/// The address that a target names without a resolver.
+pub(crate) fn literal(target: &str) -> Option<IpAddr> {
+    match target.parse::<Target>().ok()?.host.as_str() {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        host => host.parse().ok(),
+    }
+}
+
+/// What is wrong where the addresses of a target are this machine's own, which are on no port.
+pub(crate) fn reachable_by_none(at: &str, targets: &[IpAddr]) -> Option<Error> {
+    let own = |ip: &IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let first = targets.first().filter(|_| targets.iter().all(own))?;
+    let what = format!("{first} is this machine's loopback, which no DPDK port reaches");
+    Some(conflict(
+        at.to_owned(),
+        &what,
+        "Give the address of a host that the port reaches: --target GROUP=URL",
+    ))
+}
 
 /// The number of the port of each group, by the group's name; an error where a port cannot reach any address of a target.
 pub(crate) fn ports_of(plan: &Plan, settings: &profile::Dpdk) -> Result<HashMap<String, usize>, SetupError> {
@@ -26,6 +49,11 @@ pub(crate) fn ports_of(plan: &Plan, settings: &profile::Dpdk) -> Result<HashMap<
         let sources = planned.flat_map(sources).collect::<Vec<_>>();
         if let Some(port) = settings.ports.get(number)
             && let Some(error) = without_family(&at, port, &targets, &sources)
+        {
+            return Err(error);
+        }
+        if let Some(port) = settings.ports.get(number)
+            && let Some(error) = outside(&format!("groups[{index}].source"), port, &sources)
         {
             return Err(error);
         }
@@ -52,6 +80,17 @@ fn nearest(ports: &[Port], targets: &[IpAddr]) -> usize {
     first(&near).or_else(|| first(&routed)).unwrap_or(0)
 }
 
+/// The port of a group, where the profile alone tells it: by its name, by the address of the target, or as there is no other.
+pub(crate) fn named_port<'a>(group: &Group, ports: &'a [Port]) -> Option<&'a Port> {
+    if let Some(name) = &group.port {
+        return ports.iter().find(|port| port.name == *name);
+    }
+    match literal(&group.target) {
+        Some(target) => ports.get(nearest(ports, &[target])),
+        None => ports.first().filter(|_| ports.len() == 1),
+    }
+}
+
 /// What is wrong where a port has no address to reach any of these from.
 fn without_family(at: &str, port: &Port, targets: &[IpAddr], sources: &[IpAddr]) -> Option<Error> {
     let serves = |target: &IpAddr| {
@@ -65,6 +104,23 @@ fn without_family(at: &str, port: &Port, targets: &[IpAddr], sources: &[IpAddr])
     };
     let what = format!("port {} has no {family} address to reach {first} from", port.name);
     Some(conflict(at.to_owned(), &what, &format!("Give the port one beside what it has, like {example}")))
+}
+
+/// What is wrong where devices come from addresses to which, from beyond the port, no way leads back: they are in no network of
+/// the port, and it has no router that could have a route to them.
+pub(crate) fn outside(at: &str, port: &Port, sources: &[IpAddr]) -> Option<Error> {
+    let is_outside = |source: &&IpAddr| {
+        let routed = port.gateway.0.iter().any(|router| router.is_ipv4() == source.is_ipv4());
+        let own = port.ip.matching_family(**source).filter(|own| own.prefix.is_some());
+        !routed && own.is_some_and(|own| !own.is_near(**source))
+    };
+    let first = sources.iter().find(is_outside)?;
+    let own = port.ip.matching_family(*first)?;
+    let what =
+        format!("{first} is not in the network of port {} ({own}), so that no answer finds it", port.name);
+    let fix = "Use addresses of that network, name the router to theirs (gateway), or leave the prefix of ip out where the target \
+               has a route to them";
+    Some(conflict(at.to_owned(), &what, fix))
 }
 
 #[cfg(test)]
@@ -94,6 +150,25 @@ mod tests {
         }
         // any address of a name
         assert_eq!(nearest(&ports(), &[ip("fd00::1"), ip("10.8.0.7")]), 1);
+    }
+
+    #[test]
+    fn sources_are_in_the_ports_network_or_behind_its_router() {
+        let ports = ports();
+        let found =
+            |number: usize, source: &str| outside("t", &ports[number], &[ip(source)]).map(|error| error.what);
+        let what = found(0, "10.50.0.1").expect("outside");
+        assert_eq!(
+            what,
+            "10.50.0.1 is not in the network of port a (10.9.0.1/24), so that no answer finds it"
+        );
+        for (number, source) in [(0, "10.9.0.77"), (0, "fd00::1"), (2, "10.50.0.1")] {
+            assert_eq!(found(number, source), None, "{number} {source}");
+        }
+        let bare: Vec<Port> =
+            serde_json::from_value(json!([{"name": "a", "device": "null", "ip": "10.9.0.1"}]))
+                .expect("ports");
+        assert!(outside("t", &bare[0], &[ip("10.50.0.1")]).is_none(), "everybody is on the link");
     }
 
     #[test]
