@@ -137,8 +137,8 @@ fn check_total(profile: &Profile, group: &Group, at: &str, add: &mut impl FnMut(
         let what = "a load with a total has no warm-up: every message counts";
         add(Some(Error::new(CONFLICT, "phases.warmup", what, "Use \"0s\"")));
     }
-    if !matches!(profile.transport, Transport::Sockets(_)) {
-        let what = "a total needs the transport sockets";
+    if matches!(profile.transport, Transport::Dpdk(_)) && !profile.has_devices() {
+        let what = "stateless streams have no total";
         add(Some(Error::new(CONFLICT, at, what, "Leave it out, and use the model's count")));
     }
     if group.model.send_rate().is_none() {
