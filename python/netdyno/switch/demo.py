@@ -17,7 +17,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import REST, checked
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.verbs.chain import path_text, report
-from netdyno.switch.verbs.compare import Progress, show_arms
+from netdyno.switch.verbs.compare import Progress, show_arms, stored
 from netdyno.system.interrupt import Interrupts
 
 SWITCHES = ("linux-bridge", "ovs-netdev")
@@ -62,7 +62,7 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         console.line(f"chain: {path_text(chain, REST)}; telnet: {path_text(chain, 'telnet')}")
         report(proof)
-        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+        stored(found.study, found.document)
     if not proof.good:
         odd = next(one for one in proof.directions if not one.good)
         raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}", at="demo")

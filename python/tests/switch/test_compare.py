@@ -161,7 +161,10 @@ def test_an_interrupt_names_the_command_that_continues(
 
     monkeypatch.setattr(arms, "contrasts", interrupted)
     assert call(words) == 0
-    assert "5 of 12 trials are from an earlier run" in " ".join(capsys.readouterr().err.split())
+    said = capsys.readouterr().err
+    assert "5 of 12 trials are from an earlier run" in " ".join(said.split())
+    (page,) = re.findall(r"^page: (\S+)$", said, re.MULTILINE)
+    assert Path(page).is_file(), "the page is named without --html"
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -28,6 +28,7 @@ from netdyno.switch.verbs.compare import (
     ServerMachine,
     machines,
     show_arms,
+    stored,
     way,
 )
 from netdyno.system.interrupt import Interrupts
@@ -137,7 +138,7 @@ def run(
         report(found.verification)
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         show_hops(found.document["result"])
-        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+        stored(found.study, found.document)
     if found.reused:
         console.note(found.reused)
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):

@@ -18,7 +18,7 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, SearchOutcome, SearchRequest
 from netdyno.switch.verbs.chain import ChainFile, ControllerName, TunnelText, loaded
-from netdyno.switch.verbs.compare import EndpointsKind, ImageName, way
+from netdyno.switch.verbs.compare import EndpointsKind, ImageName, stored, way
 from netdyno.system.interrupt import Interrupts
 
 
@@ -98,7 +98,7 @@ def search(
         console.document(found.document["result"])
     else:
         show(found, target)
-        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+        stored(found.study, found.document)
     if found.reused:
         console.note(found.reused)
     if not any(one.values for one in found.lengths):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from netdyno import assignments, files, quantities
+from netdyno import assignments, files, paths, quantities
 from netdyno.cli import console, values
 from netdyno.cli.execute import put_back
 from netdyno.cli.options import Json
@@ -18,8 +18,10 @@ from netdyno.cli.resumable import resumable
 from netdyno.cli.verb import again
 from netdyno.errors import Error
 from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
+from netdyno.experiment.entry import REPORT
 from netdyno.experiment.pairs import unequal
 from netdyno.experiment.record import measured_at
+from netdyno.experiment.study import Study
 from netdyno.lab import impairment
 from netdyno.lab.topology import need_root
 from netdyno.stats.comparison import Finding, Verdict
@@ -218,7 +220,7 @@ def compare(
         console.document(found.document["result"])
     else:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
-        console.note(f"stored in {found.study.document}, run {found.document['run']}")
+        stored(found.study, found.document)
     if found.reused:
         console.note(found.reused)
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
@@ -228,6 +230,12 @@ def compare(
         more = again("--spare", found.repeat * len(found.arms.arms) * 2)
         fix = f"Repeat with `{more}`: what is valid is kept"
         raise Error("ND-90-31", short.shortage, fix=fix)
+
+
+def stored(study: Study, document: Mapping[str, Any]) -> None:
+    """Say where the result and its page are."""
+    console.note(f"stored in {study.document}, run {document['run']}")
+    console.note(f"page: {paths.runs() / document['run'] / REPORT}")
 
 
 def way(text: str | None) -> str | dict[str, Any] | None:
