@@ -7,6 +7,7 @@ taken away after, and servers of its own.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import secrets
 import socket
@@ -192,7 +193,8 @@ def driver_of(setting: Setting) -> tuple[type[Switch], dict[str, Any]]:
     options = {key: parse_text(str(value), key) for key, value in setting.items() if key != "switch"}
     name = str(setting.get("switch", ""))
     if name not in DRIVERS:
-        fix = f"There are: {', '.join(DRIVERS)}"
+        near = difflib.get_close_matches(name, DRIVERS, 1)
+        fix = (f"Did you mean {near[0]!r}? " if near else "") + f"There are: {', '.join(DRIVERS)}"
         raise Error("ND-104-80", f"there is no switch {name!r}", at="SWITCH", fix=fix)
     return DRIVERS[name], options
 

@@ -14,6 +14,8 @@ from netdyno.lab.workload import WORKLOADS
 from netdyno.switch.chain import reach
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.vnf.base import VnfSite
+from netdyno.switch.chain.vnf.bridged import Firewall
 from netdyno.switch.driver import DRIVERS
 
 from ..conftest import root
@@ -78,3 +80,12 @@ def test_no_trial_is_measured_of_a_workload_that_is_denied(
         assert "fw denies it" in said and "Remove tcp/5201 from `deny`" in said and "trial 1" not in said
     assert call(["chain", "verify", str(file)]) == 0
     assert "fw denies tcp/5201: not tested" in " ".join(capfd.readouterr().out.split())
+
+
+@pytest.mark.parametrize("deny", [[23], ["23"], [True], [2.5]])
+def test_a_denied_port_needs_its_protocol(deny: list[Any]) -> None:
+    with pytest.raises(Error) as wrong:
+        Firewall(VnfSite("fw", "x", Path()), {"deny": deny})
+    assert wrong.value.exit_code == 104
+    if deny in ([23], ["23"]):
+        assert "write it like tcp/23" in str(wrong.value)

@@ -447,3 +447,9 @@ def test_a_loss_of_the_receiver_is_not_one_of_the_switch() -> None:
     assert bench.receiver_lost({"loss": 0.04}, many).startswith("the receiver's socket buffer overflowed")
     assert not bench.receiver_lost({"loss": 0.0001}, few)
     assert not bench.receiver_lost({"throughput": 1.0}, many), "TCP sends again"
+
+
+def test_a_switch_that_is_not_known_is_told_before_their_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["switch", "compare", "linux-bridg"]) == 104
+    said = capsys.readouterr().err
+    assert "linux-bridg" in said and "alone" not in said and "Did you mean 'linux-bridge'?" in said

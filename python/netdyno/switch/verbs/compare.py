@@ -183,6 +183,9 @@ def compare(
 
         sudo netdyno switch compare ovs-netdev ovs-netdev --workload iperf3-udp --set rate=100M
     """
+    for one in switches:
+        # a wrong name first: alone, it would be told that one more is needed
+        comparing.setting(one)
     if not 2 <= len(switches) <= comparing.MOST_ARMS:
         count = len(switches)
         what = "one switch alone cannot be compared" if count == 1 else f"{count} switches are too many"

@@ -48,10 +48,14 @@ class FirewallOptions(Settings):
     deny: list[str] = Field(default_factory=list, max_length=1000)
     """Packets that it drops, by protocol and port of the server: `tcp/23`."""
 
-    @field_validator("deny")
+    @field_validator("deny", mode="before")
     @classmethod
-    def _deny(cls, value: list[str]) -> list[str]:
-        for one in value:
+    def _deny(cls, value: Any) -> Any:
+        for one in value if isinstance(value, list) else ():
+            if type(one) is int:
+                raise ValueError(f"{one} has no protocol; write it like tcp/{one}")
+            if not isinstance(one, str):
+                break
             found = _DENIED.fullmatch(one)
             if not found or not 0 < int(found[2]) < 65536:
                 raise ValueError(f"{one[:80]!r} is no protocol and port; write it like tcp/23 or udp/53")
