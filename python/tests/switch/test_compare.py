@@ -453,3 +453,13 @@ def test_a_switch_that_is_not_known_is_told_before_their_number(capsys: pytest.C
     assert call(["switch", "compare", "linux-bridg"]) == 104
     said = capsys.readouterr().err
     assert "linux-bridg" in said and "alone" not in said and "Did you mean 'linux-bridge'?" in said
+
+
+def test_a_change_of_a_loss_is_told_in_percentage_points(capfd: pytest.CaptureFixture[str]) -> None:
+    metrics = {"loss": Metric("loss", "ratio", "lower", zero_is_best=True)}
+    values = [[Observation({}, {"loss": loss + number / 1e4}, {}, seconds=1.0) for number in range(8)]
+              for loss in (0.05, 0.12)]  # fmt: skip
+    found = arms.MeasuredArms(sides("a", "b"), values, [[], []])
+    show_arms(found, arms.contrasts(found, metrics), metrics, "bench", 8)
+    said = capfd.readouterr().out
+    assert "+7.00 points" in said and "for one comparison" in said

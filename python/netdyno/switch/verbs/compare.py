@@ -289,7 +289,8 @@ def show_arms(
         lines = [row(one, f, found.arms) for one in judged for f in one.comparison.findings]
         heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
         level = judged[0].comparison.level
-        said = f"{blocks} blocks, level {level:.3g} for each of {len(judged)} comparisons"
+        each = "for one comparison" if len(judged) == 1 else f"for each of {len(judged)} comparisons"
+        said = f"{blocks} blocks, level {level:.3g} {each}"
         console.table(heads, lines, said, right=heads[2:5])
     for what, count in found.again.items():
         console.out().print(f"{count} trials measured again: {what}", markup=False)
@@ -339,7 +340,9 @@ def row(one: Contrast, finding: Finding, arms: Any) -> tuple[Any, ...]:
 
     def change(value: float) -> str:
         if e.absolute:
-            return f"{value:+.2%}" if finding.metric.unit == "ratio" else quantities.difference(value)
+            # percentage points: a loss of 5 % that becomes 12 % has not grown by 7 %
+            ratio = finding.metric.unit == "ratio"
+            return f"{100 * value:+.2f} points" if ratio else quantities.difference(value)
         return quantities.change(value)
 
     return (
