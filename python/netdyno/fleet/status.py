@@ -42,5 +42,5 @@ def ask(fleet: Fleet) -> list[dict[str, Any]]:
             "clock_offset": offset.seconds, "clock_error": offset.error,
         }  # fmt: skip
 
-    with ThreadPoolExecutor(max_workers=min(32, len(fleet.agents))) as pool:
+    with ThreadPoolExecutor(max_workers=max(1, min(32, len(fleet.agents)))) as pool:
         return list(pool.map(one, fleet.agents))
