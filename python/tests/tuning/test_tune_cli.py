@@ -142,7 +142,7 @@ def test_what_changes_nothing_of_the_simulation_is_refused(
         (["compare", "connectburst", "baseline", "paper-latency"], "Did you mean 'connect-burst'?"),
         (
             ["calibrate", "iperf3-tcp", "--set", "duration=3"],
-            "it has: seconds, streams, length, omit, reverse",
+            "it has: seconds, streams, length, omit, congestion, window, mss, reverse",
         ),
         (["calibrate", "wrk", "--set", "second=3"], "Did you mean 'seconds'?"),
         (["calibrate", "wrk", "--set", "seconds=3", "--set", "seconds=4"], "seconds is given twice"),

@@ -14,7 +14,6 @@ from netdyno.switch import compare
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import spec as chains
 from netdyno.switch.chain.spec import Chain
-from netdyno.switch.guests import Endpoints
 
 FORMAT = "netdyno-switch-study/1"
 FOLDER = "switches"
@@ -52,7 +51,7 @@ class SwitchStudy(config.Config):
     """Of the workload."""
     path: str | dict[str, Any] | None = None
     """How the link of the client treats packets, as in `netdyno impair`."""
-    endpoints: Endpoints = "namespace"
+    endpoints: Literal["namespace", "vm"] = "namespace"
     """Client and server: `namespace`, or `vm`."""
     repeat: int = Field(default=10, ge=2, le=1000)
     """Trials of each switch or length."""
