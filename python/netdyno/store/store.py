@@ -178,6 +178,8 @@ class Store:
         """The id that is meant: an id, its unambiguous beginning or end, a study's name, or `latest`."""
         rows = self.rows()
         ids = [row.id for row in rows]
+        # a run's folder has its id as its name
+        name = name.rstrip("/").rpartition("/")[2] or name
         if name in ("latest", "last") and ids:
             return ids[0]
         found = [i for i in ids if i == name] or [i for i in ids if i.startswith(name) or i.endswith(name)]

@@ -82,6 +82,8 @@ def conclusion(found: Mapping[str, Any]) -> tuple[str, Msg, Msg, list[Msg]]:
         return "invalid", M("Unequal discards"), lead, said
     if shown:
         lead = M("{n} comparisons; the level is shared by all of them and their metrics.", n=count)
+        if len(found["contrasts"]) == 1:
+            lead = M("One comparison; the level is shared by its metrics.")
         differ = M("Lengths of the chain differ") if "chain" in found else M("The switches differ")
         return "pass", differ, lead, said
     return "same", M("No difference shown"), M("No difference is shown that counts."), said
@@ -91,10 +93,12 @@ def table(found: Mapping[str, Any]) -> Table:
     """A line for each switch."""
     arms = found["arms"]
     metrics = {name: of["unit"] for one in arms for name, of in one["metrics"].items()}
+    chain = "chain" in found
     made = Table(
-        M("Switches"),
+        M("Lengths of the chain") if chain else M("Switches"),
         [
-            Column(M("Switch"), numeric=False), Column(M("Version"), numeric=False), Column(M("Trials")),
+            Column(M("Functions") if chain else M("Switch"), numeric=False),
+            Column(M("Version"), numeric=False), Column(M("Trials")),
             *(Column(Data(name)) for name in metrics), Column(M("Variation of throughput")),
             Column(M("CPU of the switch")), Column(M("Packets that it dropped")),
             Column(M("Packets sent and not received")),
