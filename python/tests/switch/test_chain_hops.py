@@ -195,6 +195,7 @@ def test_hops_of_a_chain_are_counted(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert set(longest["backlog"]) == {"dropped", "time_squeeze"}
     page = html.read_text()
     assert 'id="path"' in page and "limiter" in page and "sent again" in page
+    assert "Lengths of the chain" in page and "2 VNF / 0 VNF" in page
 
 
 def test_no_prediction_is_above_what_was_measured_without_a_function() -> None:

@@ -34,7 +34,7 @@ class Comparison(StudyPage):
 
 def build(study: Study) -> Comparison:
     """The page's contents."""
-    found = study["result"]
+    found = short(study["result"])
     arms = found["arms"]
     charts: dict[str, list[dict[str, Any]]] = {"trials": repetitions(arms), "series": seconds(arms)}
     blocks, downloads = [], [document(study), series_csv(study["name"], arms)]
@@ -48,10 +48,29 @@ def build(study: Study) -> Comparison:
         )  # fmt: skip
         blocks.append(effects(place, title, about, rows, sides, (), charts))
     state, verdict, lead, said = conclusion(found)
+    names = [one["name"] for one in study["result"]["arms"]]
+    heading = max(names, key=len) if "chain" in found else " / ".join(names)
     return Comparison(
-        " / ".join(one["name"] for one in arms), facts([study], study), state, verdict, lead, said, charts,
+        heading, facts([study], study), state, verdict, lead, said, charts,
         downloads, table(found), blocks, path.build(found),
     )  # fmt: skip
+
+
+def short(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Lengths of a chain by their number of functions: their whole paths are too long to be compared."""
+    if "chain" not in found:
+        return dict(found)
+    of = {
+        one["name"]: f"{one['setting']['functions']} VNF"
+        for one in found["arms"]
+        if "functions" in one["setting"]
+    }
+    arms = [{**one, "name": of.get(one["name"], one["name"])} for one in found["arms"]]
+    contrasts = [
+        {**one, "a": of.get(one["a"], one["a"]), "b": of.get(one["b"], one["b"])}
+        for one in found["contrasts"]
+    ]
+    return {**found, "arms": arms, "contrasts": contrasts}
 
 
 def conclusion(found: Mapping[str, Any]) -> tuple[str, Msg, Msg, list[Msg]]:
