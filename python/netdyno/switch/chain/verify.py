@@ -231,7 +231,9 @@ def _rounds(
             at = min(DIRECTIONS.index(direction), len(seen) - 1)
             known = seen[at].fault
             if known is None or not known.certain:
-                seen[at] = replace(seen[at], fault=stray)
+                # the rule behind which the packet is missed has most likely made it what it is
+                by = known or stray
+                seen[at] = replace(seen[at], fault=replace(stray, rule=by.rule, also=by.also))
         kept = [_of_both(*both, captures.exact) for both in zip(kept, seen, strict=True)] if kept else seen
         if all(one.good for one in kept) or number + 1 == rounds:
             break
