@@ -66,10 +66,12 @@ class Xdp(Redirect):
     def _await_ready(self, process: Process) -> None:
         os.set_blocking(process.output.fileno(), False)
         until = time.monotonic() + STARTS
-        while process.output.read() is None and process.exited() is None and time.monotonic() < until:
+        # it says that it is ready; where its output ends without a word, so does it
+        while (said := process.output.read()) is None and time.monotonic() < until:
             time.sleep(0.01)
-        if process.exited() is None and time.monotonic() < until:
+        if said:
             return
+        process.wait(STARTS)
         fix = "It needs root and Linux 5.9 or newer"
         if self.options.mode == "native":
             fix += "; mode=generic works with every interface"
