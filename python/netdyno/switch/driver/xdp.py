@@ -71,7 +71,8 @@ class Xdp(Redirect):
             time.sleep(0.01)
         if said:
             return
-        process.wait(STARTS)
+        if said is not None:
+            process.wait(STARTS)
         fix = "It needs root and Linux 5.9 or newer"
         if self.options.mode == "native":
             fix += "; mode=generic works with every interface"
