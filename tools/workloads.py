@@ -8,7 +8,8 @@ from netdyno.lab.workload import WORKLOADS
 PAGE = "docs/reference/workloads.md"
 INTRO = (
     "What loads a service in `netdyno tune compare`, `calibrate`, `screen` and `search` "
-    "([how](../howto/tune.md)), in `netdyno switch compare` ([how](../howto/switch.md)) and `netdyno chain run` ([how](../howto/chain.md)). "
+    "([how](../howto/tune.md)), in `netdyno switch compare` ([how](../howto/switch.md)) "
+    "and `netdyno chain run` ([how](../howto/chain.md)). "
     "Each option is set with `--set NAME=VALUE`, or below `options` in a file. "
     "`netdyno describe` lists them too."
 )
