@@ -70,6 +70,13 @@ def page(tmp_path: Path) -> Iterator[Page]:
     driver.quit()
 
 
+def fill(page: Page, selector: str, text: str) -> None:
+    """Put a text in place of what a field has, as somebody who types it does."""
+    page.js("document.querySelector(arguments[0]).focus()", selector)
+    page.js("document.activeElement.select()")
+    page.press(text)
+
+
 def dashboard(lab: Lab) -> tuple[str, str]:
     """A dashboard of this lab: its address, and the operator's token."""
     return doors(lab)[:2]

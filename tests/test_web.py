@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from browser import Page, ask, dashboard, doors
+from browser import Page, ask, dashboard, doors, fill
 from lab import PATIENT, Lab, root, until
 
 from netdyno.core.result import Result
@@ -338,13 +338,6 @@ PRESETS = ("iot-mixed", "stream-64b", "latency-probe")
 
 def yaml_of(page: Page) -> Any:
     return yaml.safe_load(str(page.js("document.querySelector('#yaml').value")))
-
-
-def fill(page: Page, selector: str, text: str) -> None:
-    """Put a text in place of what a field has, as somebody who types it does."""
-    page.js("document.querySelector(arguments[0]).focus()", selector)
-    page.js("document.activeElement.select()")
-    page.press(text)
 
 
 GOOD, BAD = "!!document.querySelector('.state.good')", "!!document.querySelector('.state.bad')"

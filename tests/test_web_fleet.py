@@ -8,7 +8,7 @@ import signal
 import urllib.error
 
 import pytest
-from browser import Page, ask, doors
+from browser import Page, ask, dashboard, doors, fill
 from lab import Lab
 
 FILE = """\
@@ -76,3 +76,68 @@ def test_hosts_the_load_under_way_and_a_host_that_dies(lab: Lab, page: Page) -> 
     page.wait("document.querySelector('main .none')?.innerText.includes('netdyno fleet up')")
     assert [one for one in page.complaints() if "/api/about" not in one] == []
     lab.clean()
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_run_on_a_fleet_is_started_on_its_page_and_run_again(lab: Lab, page: Page) -> None:
+    fleet = f"ndw{os.getpid()}"
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('a[href=\"#/new\"]')")
+    page.js("void (location.hash = '#/new')")
+    page.wait("!!document.querySelector('#url')")
+    assert page.js("document.querySelector('#fleet')") is None, "no fleet is up"
+    done = lab.run("fleet", "up", lab.write("hosts.yaml", FILE.format(name=fleet)))
+    assert done.code == 0, done.text
+    page.driver.refresh()
+    page.wait("!!document.querySelector('#fleet')", "no place is offered")
+    assert page.js("document.querySelector('#fleet').selectedOptions[0].innerText") == "this machine"
+    fill(page, "#url", "ping://127.0.0.1")
+    fill(page, "#option-rate", "20")
+    fill(page, "#option-devices", "4")
+    fill(page, "#duration", "6s")
+    page.tab_to("#fleet")
+    page.press("fleet")
+    assert page.js("document.querySelector('#fleet').value") == fleet
+    page.js("void document.querySelector('form.form .press.main').click()")
+    page.wait("location.hash.startsWith('#/run/')", "the run does not start")
+    about = "(document.querySelector('.under.about')?.innerText ?? '')"
+    page.wait(f"{about}.includes('Hosts: left, right · Fleet: {fleet}')", "the hosts are not shown")
+    page.wait("!!document.querySelector('.state')", "the run is over before it is seen")
+    page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
+    assert "Hosts: left, right" in page.js(about)
+    assert hosts(lab, page) == ["left", "right"]
+    # once more, on the same fleet; a packet capture of each host is in the run's folder
+    again = "[...document.querySelectorAll('a.press')].find((one) => one.innerText === 'Run again')"
+    page.js(f"void {again}.click()")
+    page.wait("(document.querySelector('#yaml')?.value ?? '').includes('groups:')", "there is no profile")
+    assert page.js("document.querySelector('#fleet').value") == fleet
+    page.js(
+        "(() => { const y = document.querySelector('#yaml'); y.value += 'capture: {}\\n'; y.dispatchEvent(new Event('input')); })()"
+    )
+    page.wait("document.getElementById('at:capture') && !document.querySelector('#start').disabled")
+    page.js("void document.querySelector('#start').click()")
+    page.wait("location.hash.startsWith('#/run/')", "the run does not start again")
+    page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
+    assert hosts(lab, page) == ["left", "right"]
+    run = lab.runs / page.js("location.hash").removeprefix("#/run/")
+    assert {one.name for one in run.glob("*.pcapng")} == {"capture-left.pcapng", "capture-right.pcapng"}
+    # one that is down is refused, at its field, and a file is none
+    assert lab.run("fleet", "down", fleet).code == 0
+    page.js(f"void (location.hash = '#/build?run={run.name}&fleet={fleet}')")
+    page.wait("document.querySelector('#start')?.disabled === false")
+    page.js("document.querySelector('[data-language=ko]').click()")
+    place = page.js("document.querySelector('#fleet').selectedOptions[0].innerText")
+    assert place.startswith("플릿 ") and fleet in place
+    page.js("void document.querySelector('#start').click()")
+    page.wait("document.querySelector('.failure')?.innerText.includes('ND-104-90')", "it is not refused")
+    assert [one for one in page.complaints() if "/api/about" not in one and "/api/start" not in one] == []
+    lab.clean()
+
+
+def hosts(lab: Lab, page: Page) -> list[str]:
+    """Hosts that generated the load of the run that is shown."""
+    run = page.js("location.hash").removeprefix("#/run/")
+    (trial,) = json.loads((lab.runs / run / "result.json").read_text())["legs"][0]["repetitions"]
+    return [one["name"] for one in trial["hosts"] if one["devices"]]

@@ -128,6 +128,8 @@ class System:
     option's value and how many hosts may be lost, and returns a `Connect` (`experiment/measurer.py`)."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """By the same option: each host by itself, as a `FleetHost`; it gets the option's value."""
+    core_names: Mapping[str, str] = field(default_factory=dict)
+    """By the same option: the values that it may have now."""
     functions: Mapping[str, str] = field(default_factory=dict)
     """What scripts have as `netdyno.NAME`."""
     more_verbs: Mapping[str, str] = field(default_factory=dict)
@@ -374,6 +376,7 @@ FLEET = System(
     ),
     cores={"fleet": "netdyno.fleet.connect:connector"},
     hosts={"fleet": "netdyno.fleet.connect:hosts"},
+    core_names={"fleet": "netdyno.fleet.agents:names"},
     dashboard=(DashboardPage("fleets", "Fleets", "fleets.js"),),
     looks={"fleets": "netdyno.fleet.dashboard:fleets"},
 )

@@ -44,6 +44,13 @@ def hosts(name: str) -> list[FleetHost]:
     return found
 
 
+def names() -> list[str]:
+    """Fleets that are up; none where no system has fleets."""
+    listed = named("core_names").get("fleet")
+    found: list[str] = loaded(listed)() if listed else []
+    return found
+
+
 def connector(name: str) -> Connect:
     """Connects to a fleet of which no host may be lost. Raises `ND-104-90` where none of the name is up."""
     found: Connect = _of_fleets("cores")(name, 0)

@@ -498,7 +498,7 @@ def _steal(before: Mapping[str, float], after: Mapping[str, float]) -> float | N
 def _capture(client: Core, context: TrialContext) -> str:
     """Where the core writes the capture: beside the result, or on its own machine in its folder for files."""
     assert context.capture is not None
-    if context.confined:
+    if context.confined and not context.connect:
         # the daemon's folder for files is that of the run
         return context.capture.name
     if not client.address.remote:

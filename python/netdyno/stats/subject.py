@@ -31,7 +31,7 @@ class Subject:
     delivered: int = 0
     interrupted: bool = False
     fleet: str = ""
-    """That generates the load, while the run is under way."""
+    """That generates the load; empty: this machine."""
 
     @property
     def load(self) -> str:

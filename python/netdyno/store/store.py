@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -114,12 +114,15 @@ class Store:
     def finish(self, result: Result) -> None:
         """A run is over."""
         with self._change() as db:
+            began = db.execute("SELECT subject FROM runs WHERE id = ?", (result.id,)).fetchone()
+            # results do not name fleets
+            about = replace(subject(result), fleet=_subject(began[0]).fleet if began else "")
             db.execute(
                 "UPDATE runs SET state = 'done', finished = ?, valid = ?, verdict = ?, environment = ?, "
                 "document = ?, finding = ?, subject = ? WHERE id = ?",
                 (
                     result.finished, result.valid, result.verdict, json.dumps(result.environment),
-                    _pack(_skeleton(result)), result.finding, json.dumps(asdict(subject(result))), result.id,
+                    _pack(_skeleton(result)), result.finding, json.dumps(asdict(about)), result.id,
                 ),
             )  # fmt: skip
 

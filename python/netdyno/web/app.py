@@ -231,8 +231,10 @@ def _run(run: str, leg: int, trial: int, operator: bool) -> dict[str, Any]:
             assert result
             found["run"] = run_views.run(result, leg, trial)
             found["again"] = run_views.profile(Path(row.folder), result) is not None
-        elif result:
-            found["legs"] = experiments.so_far(result)
+        else:
+            found["hosts"] = run_views.hosts(row)
+            if result:
+                found["legs"] = experiments.so_far(result)
         found["networks"] = run_views.networks(Path(row.folder), result, found["run"])
     return found
 

@@ -17,7 +17,8 @@ from netdyno.cli import console
 from netdyno.cli.execute import execute
 from netdyno.cli.options import Outputs
 from netdyno.errors import Error
-from netdyno.experiment import choose, validation
+from netdyno.experiment import choose, cores
+from netdyno.experiment.measurer import FleetCore
 from netdyno.experiment.spec import Experiment, is_experiment
 from netdyno.lazy import loaded
 from netdyno.system import interrupt
@@ -54,6 +55,19 @@ def prepared(request: Mapping[str, Any]) -> tuple[Experiment, Path, bool]:
     return wanted, chosen.folder, "document" in request
 
 
+def fleets(request: Mapping[str, Any], experiment: Experiment) -> dict[str, FleetCore]:
+    """What generates the load of legs in place of this machine: the fleet of the request, or their own."""
+    name = request.get("fleet")
+    named = {"fleet": name, **{f"legs.{leg.name}.fleet": leg.fleet for leg in experiment.legs}}
+    up = cores.names()
+    for at, one in named.items():
+        # by its name alone: a browser names no file
+        if one is not None and one not in up:
+            fix = f"These are up: {', '.join(up)}" if up else "Start one with `netdyno fleet up hosts.yaml`"
+            raise Error("ND-104-90", f"no fleet {str(one)[:80]!r} is up", at=at, fix=fix)
+    return cores.fleets(name, 0, experiment)
+
+
 def main(path: str) -> int:
     """Run what a request says."""
     file = Path(path)
@@ -66,8 +80,9 @@ def main(path: str) -> int:
         outputs = Outputs(quiet=True, runs=Path(request["runs"]))
         traced = request.get("traced")
         then = loaded(traced["by"]) if traced else lambda _result, _folder: None
-        place = validation.in_leg
-        return execute(experiment, folder, outputs, None, place, confined=confined, then=then)
+        return execute(
+            experiment, folder, outputs, confined=confined, then=then, fleets=fleets(request, experiment)
+        )
     except Error as e:
         console.show(e)
         print(json.dumps({"error": e.as_dict()}), flush=True)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from netdyno import config, paths
 from netdyno.core import models
 from netdyno.errors import Error
-from netdyno.experiment import presets, validation
+from netdyno.experiment import cores, presets, validation
 from netdyno.experiment.spec import is_experiment
 from netdyno.experiment.url_options import OPTIONS
 from netdyno.web import experiments, start
@@ -34,6 +34,7 @@ async def choices(_: Request) -> Any:
     def choices() -> dict[str, Any]:
         return {
             "presets": [_preset(name) for name in presets.names()],
+            "fleets": cores.names(),
             "schemes": [one.name for one in models.schemes() if one.name in models.quick()],
             "options": [
                 {

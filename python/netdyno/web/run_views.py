@@ -11,6 +11,7 @@ from typing import Any
 from netdyno import reading
 from netdyno.core.result import Result
 from netdyno.errors import Error
+from netdyno.experiment import cores
 from netdyno.report import charts, network, page, section
 from netdyno.report.figures import Figure, figures
 from netdyno.report.search import search_view
@@ -33,6 +34,13 @@ def row(one: Row) -> dict[str, Any]:
     plain = asdict(one)
     del plain["folder"]
     return plain
+
+
+def hosts(one: Row) -> list[str]:
+    """Hosts of the fleet that generates the load of a run under way."""
+    with contextlib.suppress(Error):
+        return [host.name for host in cores.hosts(one.subject.fleet)] if one.subject.fleet else []
+    return []
 
 
 def files(folder: Path, role_may_all: bool) -> list[dict[str, Any]]:

@@ -51,6 +51,7 @@ KEYS = {
     "repeat",
     "thresholds",
     "capture",
+    "fleet",
 }
 
 
@@ -79,6 +80,9 @@ def parsed(request: Mapping[str, Any]) -> dict[str, Any]:
     for key, kind in (("targets", dict), ("thresholds", list)):
         if not isinstance(made.get(key, kind()), kind):
             raise Error("ND-104-10", f"{key} has the wrong form", at=key)
+    if "fleet" in made and "traced" in made:
+        what = "ladders are of packets of this machine alone"
+        raise Error("ND-104-07", what, at="fleet", fix="Leave the fleet out, or the ladders")
     return made
 
 
@@ -143,6 +147,7 @@ def check(request: Mapping[str, Any]) -> None:
     typed = request.get("typed")
     # of URLs the places are options, as on the command line
     place = (lambda _, at: quick.option_of(typed, at)) if typed else validation.in_leg
+    job.fleets(request, experiment)
     validation.refuse(experiment, folder, place=place, confined=confined)
 
 

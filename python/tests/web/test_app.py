@@ -79,6 +79,10 @@ def experiment(dut: dict[str, Any], profile: Any = "http") -> dict[str, Any]:
     return {"name": "x", "legs": [{"name": "a", "profile": profile, "duts": {"web": dut}}]}
 
 
+FLEET_LEG = {"name": "a", "profile": "ping", "fleet": "hosts.yaml"}
+SIP_FORM = {"kind": "options", "server": "sip:127.0.0.1", "rate": "5/s"}
+
+
 @pytest.mark.parametrize(
     ("request_", "expected"),
     [
@@ -104,6 +108,10 @@ def experiment(dut: dict[str, Any], profile: Any = "http") -> dict[str, Any]:
             {"document": experiment({"driver": "nginx"}, profile={"name": "p", "data": "/etc/passwd"})},
             "ND-104-16",
         ),
+        ({"urls": ["http://127.0.0.1/"], "fleet": "lab"}, "ND-104-90"),
+        ({"urls": ["http://127.0.0.1/"], "fleet": {"a": 1}}, "ND-104-90"),
+        ({"document": {"name": "x", "legs": [FLEET_LEG]}}, "ND-104-90"),
+        ({"system": "sip", "form": SIP_FORM, "fleet": "lab"}, "ND-104-07"),
         ({"document": {"name": "x"}, "load": "-1"}, "ND-104-05"),
         ({"document": {"name": "x"}, "load": "much"}, "ND-104-04"),
     ],

@@ -4,7 +4,7 @@ import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { get, post } from "./api.js";
 import { draw as drawing, edges, frame } from "./diagram.js";
-import { asked, failure, name, say, titled } from "./parts.js";
+import { asked, failure, generator, name, say, titled } from "./parts.js";
 import { at, fits, place, places, put } from "./schema.js";
 import { id, keys } from "./form.js";
 import { TEMPLATES, TOPOLOGIES, factorPaths, placed } from "./experiment.js";
@@ -64,6 +64,10 @@ function build(root, page, kind) {
   let schema = null;
   /** @type {any[]} */
   let presets = [];
+  /** @type {string[]} */
+  let fleets = [];
+  // a run that is to be run again, on the fleet that it had
+  let fleet = kind.isExperiment ? "" : (asked().get("fleet") ?? "");
   /** @type {any} */
   let problem = null;
   /** @type {any} what is wrong with the YAML as it stands there */
@@ -100,6 +104,7 @@ function build(root, page, kind) {
     try {
       const [found, choices] = await Promise.all([get(kind.schema), get("/api/choices")]);
       context.root = schema = found;
+      fleets = kind.isExperiment ? [] : choices.fleets;
       presets = choices.presets.filter((/** @type {any} */ one) => one.experiment === kind.isExperiment);
       // a run that is to be run again, or what was built last
       const run = kind.isExperiment ? null : asked().get("run");
@@ -212,7 +217,7 @@ function build(root, page, kind) {
     busy = true;
     draw();
     try {
-      const { run } = await post("/api/start", { document: context.document });
+      const { run } = await post("/api/start", { document: context.document, fleet });
       location.hash = `#/run/${run}`;
     } catch (e) {
       problem = stopped(e);
@@ -268,6 +273,7 @@ function build(root, page, kind) {
                   ? html`<label for="topology">${tr({ t: "Network" })}</label>
                       <select id="topology" @change=${choosePlace}><option value="" selected></option>${Object.entries(TOPOLOGIES).map(([name, one]) => html`<option value=${name}>${tr(one.label)}</option>`)}</select>`
                   : nothing}
+                ${generator("fleet", fleets, fleet, (chosen) => (fleet = chosen))}
                 <span id="state">${status()}</span>
                 <button type="button" class="press main" id="start" ?disabled=${busy || !ready} @click=${start}>${busy ? tr({ t: "Starting…" }) : tr({ t: "Start" })}</button>
                 <a class="press" id="save" download="${called.replace(/[^\w.-]/g, "_")}.yaml" href="data:text/yaml;charset=utf-8,${encodeURIComponent(yaml)}">${tr({ t: "Download" })}</a></div>

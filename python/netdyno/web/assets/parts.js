@@ -89,6 +89,20 @@ export const table = (caption, heads, rows, id) => html`<div class="scroll" tabi
     <thead><tr>${heads.map((one) => html`<th scope="col" class=${one.n ? "n" : nothing}>${tr(one.n ?? one)}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${row.map((cell, i) => (i ? html`<td class=${heads[i].n ? "n" : nothing}>${cell}</td>` : html`<th scope="row">${cell}</th>`))}</tr>`)}</tbody></table></div>`;
 
+/**
+ * Where the load comes from: this machine, or a fleet. Nothing where no fleet is up.
+ * @param {string} id @param {string[]} fleets those that are up @param {string} [chosen] @param {(fleet: string) => void} [choose]
+ */
+export const generator = (id, fleets, chosen = "", choose = () => {}) => {
+  // one that is not up any more is still what was chosen: the server says so
+  const all = chosen && !fleets.includes(chosen) ? [...fleets, chosen] : fleets;
+  return all.length
+    ? html`<label for=${id}>${tr({ t: "Run on" })}</label>
+        <select id=${id} name="fleet" @change=${(/** @type {any} */ e) => choose(e.target.value)}><option value="" ?selected=${!chosen}>${tr({ t: "this machine" })}</option>
+          ${all.map((one) => html`<option value=${one} ?selected=${one === chosen}>${tr({ t: "fleet {name}", a: { name: { d: one } } })}</option>`)}</select>`
+    : nothing;
+};
+
 /** The part of the address behind `?`. */
 export const asked = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 

@@ -257,7 +257,7 @@ export function open(root, context) {
       <p class="actions">
         <a class="press main" href="/report/${id}?lang=${document.documentElement.lang}" target="_blank" rel="noopener">${tr({ t: "Whole report" })}</a>
         ${(found.sections ?? []).map((/** @type {[string, any]} */ [anchor, title]) => html`<a class="press" href="/report/${id}?lang=${document.documentElement.lang}#${anchor}" target="_blank" rel="noopener">${shown(title)}</a>`)}
-        ${operator && found.again ? html`<a class="press" href="#/build?run=${id}">${tr({ t: "Run again" })}</a>` : nothing}
+        ${operator && found.again ? html`<a class="press" href="#/build?run=${id}${found.row.subject.fleet ? `&fleet=${encodeURIComponent(found.row.subject.fleet)}` : ""}">${tr({ t: "Run again" })}</a>` : nothing}
         ${operator ? html`<button type="button" class="press" @click=${forget}>${tr({ t: "Remove from the list" })}</button>` : nothing}
       </p>
       ${run.legs.length > 1
@@ -293,7 +293,7 @@ export function open(root, context) {
   /** What the run is about. @param {any} subject */
   const about = (subject) => {
     const parts = [subject.rate !== null || subject.devices ? loadOf(subject) : "", subject.duration ? show(subject.duration, "s") : ""].filter(Boolean);
-    const hosts = found.run?.hosts ?? [];
+    const hosts = found.run?.hosts ?? found.hosts ?? [];
     return html`<p class="under about">${subject.target ? html`→ ${name(subject.target)}${parts.length ? " · " : ""}` : nothing}${parts.join(" · ")}${hosts.length ? html` · ${tr({ t: "Hosts" })}: ${name(hosts.join(", "))}` : nothing}${subject.fleet ? html` · ${tr({ t: "Fleet" })}: ${name(subject.fleet)}` : nothing}</p>`;
   };
 

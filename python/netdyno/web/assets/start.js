@@ -3,7 +3,7 @@
 import { html, nothing, render } from "./lit-html.js";
 import { tr } from "./i18n.js";
 import { get, post } from "./api.js";
-import { failure, name, titled } from "./parts.js";
+import { failure, generator, name, titled } from "./parts.js";
 
 /** Options that stand in the form; the others are folded. */
 const FIRST = ["rate", "devices", "requests"];
@@ -21,6 +21,7 @@ export function open(root, context) {
 
   /** The field of a place that the server names. @param {string} at @param {any} request */
   function fieldOf(at, request) {
+    if (at === "fleet") return request.preset ? "preset-fleet" : "fleet";
     if (request.preset) return { "--duration": "preset-duration", "--load": "preset-load", preset: "preset" }[at] ?? (at.startsWith("targets.") ? `target-${at.slice(8)}` : "");
     if (at === "urls" || request.urls.includes(at)) return "url";
     if (at.startsWith("--threshold")) return "thresholds";
@@ -97,6 +98,7 @@ export function open(root, context) {
       duration: form.get("duration"),
       thresholds: lines(form.get("thresholds")),
       repeat: form.get("repeat"),
+      fleet: form.get("fleet"),
     });
   }
 
@@ -106,7 +108,7 @@ export function open(root, context) {
     const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
     const targets = {};
     for (const [key, value] of form.entries()) if (key.startsWith("target-") && value) targets[key.slice(7)] = value;
-    start({ preset, targets, duration: form.get("duration"), load: form.get("load") });
+    start({ preset, targets, duration: form.get("duration"), load: form.get("load"), fleet: form.get("fleet") });
   }
 
   const lines = (/** @type {any} */ text) => String(text ?? "").split("\n").map((one) => one.trim()).filter(Boolean);
@@ -122,6 +124,9 @@ export function open(root, context) {
           : html`<input id=${id} name=${id} inputmode=${one.value === "whole" ? "numeric" : nothing} placeholder=${one.metavar ?? ""} autocomplete="off" aria-invalid=${invalid(id)} aria-describedby=${told(id, `${id}-help`)}>`;
     return html`<div class="field"><label for=${id}><code translate="no">${one.flag}</code></label>${field}${fault(id)}<p class="help" id="${id}-help" lang="en">${one.help}</p></div>`;
   }
+
+  /** @param {string} id */
+  const place = (id) => (choices.fleets.length ? html`<div class="field">${generator(id, choices.fleets)}${fault(id)}</div>` : nothing);
 
   function draw() {
     const found = choices?.presets.find((/** @type {any} */ one) => one.name === preset);
@@ -139,6 +144,7 @@ export function open(root, context) {
                     <div class="field"><label for="name">${tr({ t: "Name" })}</label><input id="name" name="name" placeholder="before-upgrade" autocomplete="off" spellcheck="false" aria-invalid=${invalid("name")} aria-describedby=${told("name")}>${fault("name")}</div>
                     <div class="field"><label for="duration">${tr({ t: "Duration" })}</label><input id="duration" name="duration" placeholder="10s" autocomplete="off" aria-invalid=${invalid("duration")} aria-describedby=${told("duration")}>${fault("duration")}</div>
                     <div class="field"><label for="repeat">${tr({ t: "Repetitions" })}</label><input id="repeat" name="repeat" placeholder="1" inputmode="numeric" autocomplete="off" aria-invalid=${invalid("repeat")} aria-describedby=${told("repeat")}>${fault("repeat")}</div>
+                    ${place("fleet")}
                   </div>
                   <div class="row">${choices.options.filter((/** @type {any} */ one) => FIRST.includes(one.name)).map(option)}</div>
                   <div class="field"><label for="thresholds">${tr({ t: "Pass criteria, one a line" })}</label>
@@ -158,6 +164,7 @@ export function open(root, context) {
                   <div class="row">
                     <div class="field"><label for="preset-duration">${tr({ t: "Duration" })}</label><input id="preset-duration" name="duration" autocomplete="off" aria-invalid=${invalid("preset-duration")} aria-describedby=${told("preset-duration")}>${fault("preset-duration")}</div>
                     <div class="field"><label for="preset-load">${tr({ t: "Load factor" })}</label><input id="preset-load" name="load" inputmode="decimal" placeholder="1" autocomplete="off" aria-invalid=${invalid("preset-load")} aria-describedby=${told("preset-load")}>${fault("preset-load")}</div>
+                    ${place("preset-fleet")}
                   </div>
                   <p class="actions"><button class="press" ?disabled=${busy || !preset}>${tr({ t: "Start" })}</button></p>
                 </form></section>`}`,
