@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from netdyno import config
+from netdyno import assignments, config
 from netdyno.config import Config
 from netdyno.errors import Error
 from netdyno.experiment.validation import Finding
@@ -362,6 +363,23 @@ def load(path: Path) -> Chain:
         fix = "`netdyno chain --help` shows one"
         raise Error("ND-104-82", "it does not describe a chain", at=str(path), fix=fix)
     return checked(plain, str(path))
+
+
+def of_functions(texts: Sequence[str], at: str) -> Chain:
+    """A chain of functions by their kinds, in order, each with options as in `firewall:deny=[tcp/23]`."""
+    vnfs, kinds = dict[str, Any](), [text.partition(":")[0].strip() for text in texts]
+    for place, text in enumerate(texts):
+        kind, rest = kinds[place], text.partition(":")[2]
+        if kind not in KINDS:
+            near = difflib.get_close_matches(kind, KINDS, 1)
+            fix = (f"Did you mean {near[0]!r}? " if near else "") + f"There are: {', '.join(KINDS)}"
+            what = f"{kind[:80]!r} is no file and no kind of function"
+            raise Error("ND-104-82", what, at=at, fix=fix)
+        given = assignments.read([rest] if rest else [], text, "Write it like firewall:deny=[tcp/23]")
+        options = {key: config.parse_text(value, f"{text}: {key}") for key, value in given.items()}
+        name = kind if kinds.count(kind) == 1 else f"{kind}{kinds[: place + 1].count(kind)}"
+        vnfs[name] = {"kind": kind, "options": options}
+    return checked({"vnfs": vnfs, "chain": list(vnfs)}, at)
 
 
 def findings(path: Path, data: Mapping[str, Any]) -> tuple[list[Finding], list[Finding]]:

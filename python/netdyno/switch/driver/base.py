@@ -181,6 +181,10 @@ class Switch(Dut):
         """All flows in its table, as its own tool words them."""
         return []
 
+    def commands(self) -> dict[str, str]:
+        """Commands by which it is looked at while it runs, by what they show. Default: none."""
+        return {}
+
     def groups(self) -> set[int]:
         """Numbers of the groups that it has."""
         return set()

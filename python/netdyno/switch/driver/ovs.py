@@ -226,6 +226,9 @@ class Ovs(Switch):
     def flow_texts(self) -> list[str]:
         return self._running().ofctl("dump-flows", BRIDGE).splitlines()
 
+    def commands(self) -> dict[str, str]:
+        return self._running().commands(BRIDGE)
+
     def datapath_id(self) -> str:
         return self._running().vsctl("get", "bridge", BRIDGE, "datapath_id").strip().strip('"')
 

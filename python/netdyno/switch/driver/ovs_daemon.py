@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import socket
 import subprocess
 import tempfile
@@ -77,12 +78,25 @@ class OvsDaemon:
         """`ovs-ofctl` over OpenFlow 1.3; `text`: what it reads where a word is `-`, in one bundle."""
         command = [find("ovs-ofctl", "openvswitch-switch"), "--protocols=OpenFlow13"]
         command += [f"--timeout={PATIENCE:.0f}", *["--bundle"] * (text is not None)]
-        return self._call([*command, verb, f"unix:{self.folder / f'{bridge}.mgmt'}", *words], text)
+        return self._call([*command, verb, self._management(bridge), *words], text)
 
     def appctl(self, *words: str) -> str:
         """`ovs-appctl` of the switch."""
         command = [find("ovs-appctl", "openvswitch-switch"), "-t", str(self._control)]
         return self._call([*command, f"--timeout={PATIENCE:.0f}", *words])
+
+    def commands(self, bridge: str) -> dict[str, str]:
+        """What a user types to look at it while it runs, by what is shown."""
+        openflow, at = "ovs-ofctl -O OpenFlow13", shlex.quote(self._management(bridge))
+        control = shlex.quote(str(self._control))
+        return {
+            "flows": f"{openflow} dump-flows {at}",
+            "groups": f"{openflow} dump-groups {at}",
+            "ports": f"{openflow} dump-ports-desc {at}",
+            "packets by port": f"{openflow} dump-ports {at}",
+            "flows of the datapath": f"ovs-appctl -t {control} dpctl/dump-flows",
+            "other settings": f"ovs-vsctl --db={shlex.quote(f'unix:{self._database}')} show",
+        }
 
     def interfaces(self) -> dict[str, tuple[int | None, str]]:
         """OpenFlow port number and error of each interface; no number: it is none yet."""
@@ -146,6 +160,10 @@ class OvsDaemon:
     def words(self, lines: int = 3) -> str:
         """The daemon's last words that tell of trouble."""
         return trouble(self.vswitchd.log if self.vswitchd else self.folder / "vswitchd.log", lines)
+
+    def _management(self, bridge: str) -> str:
+        """Where a bridge speaks OpenFlow to its tools."""
+        return f"unix:{self.folder / f'{bridge}.mgmt'}"
 
     @property
     def _database(self) -> Path:

@@ -13,6 +13,7 @@ VERBS = {
 CHAIN_VERBS = {
     "show": ".chain:show",
     "verify": ".chain:verify",
+    "up": ".chain_up:up",
     "run": ".chain_run:run",
     "watch": ".chain_watch:watch",
     "reprogram": ".chain_reprogram:reprogram",

@@ -61,7 +61,11 @@ WithIpv6 = Annotated[bool, typer.Option("--ipv6", help="The chain carries IPv6, 
 
 def loaded(file: Path, controller: str | None, tunnel: str | None = None, *, ipv6: bool = False) -> Chain:
     """The chain of a file, with another controller or tunnel if one is named, and with IPv6."""
-    chain = load(file)
+    return changed(load(file), controller, tunnel, ipv6=ipv6)
+
+
+def changed(chain: Chain, controller: str | None, tunnel: str | None = None, *, ipv6: bool = False) -> Chain:
+    """A chain with another controller or tunnel if one is named, and with IPv6."""
     if controller is not None:
         parse(controller, "--controller")
         chain = checked({**chain.model_dump(), "controller": controller}, "--controller")

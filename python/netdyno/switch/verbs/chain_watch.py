@@ -29,15 +29,15 @@ def watch(
 ) -> None:
     """Watch a chain that runs on this machine: packets of each hop as they grow, until it ends.
 
-    It shows the chain that `netdyno chain run`, `verify` or another of its commands has set up. Watching
-    does not change it. Needs root.
+    It shows the chain that `netdyno chain up`, `run`, `verify` or another of its commands has set up.
+    Watching does not change it. Needs root.
 
         sudo netdyno chain watch
     """
     need_root()
     there = running.running()
     if not there:
-        fix = "Start one in another terminal: `sudo netdyno chain run FILE`"
+        fix = "Start one in another terminal: `sudo netdyno chain up FILE`"
         raise Error("ND-104-11", "no chain runs on this machine", fix=fix)
     # the one that was set up last
     chain, pause = there[-1], seconds(interval)
