@@ -273,7 +273,12 @@ def test_iperf3_tcp_both_ways() -> None:
     assert iperf3.tcp(plain) == {"throughput": there + back, "retransmits": 64}
     assert iperf3.directions(plain) == {"client_to_server": there, "server_to_client": back}
     assert [round(rate / 1e9, 2) for rate in iperf3.intervals(plain)["throughput"]] == [3.36, 3.08]
-    assert iperf3.directions(iperf3.document(golden("iperf3-tcp.json"))) == {}
+    assert iperf3.segments(plain) == {"sent.segments": (188743680 + 617349120) / 32768 + 64, "sent.again": 64}
+    assert iperf3.segments(plain | {"start": {"tcp_mss_default": 1448, "tcp_mss": 700}})[
+        "sent.segments"
+    ] == pytest.approx((188743680 + 617349120) / 700 + 64)
+    one_way = iperf3.document(golden("iperf3-tcp.json"))
+    assert iperf3.directions(one_way) == {} and iperf3.segments(one_way) == {}, "it tells no segment size"
     with pytest.raises(ValueError, match="leave reverse out"):
         iperf3.TcpOptions(reverse=True, bidirectional=True)
 

@@ -33,7 +33,7 @@ from netdyno.lab.network import Network
 from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import container, guests, ports, remote
+from netdyno.switch import container, guests, ports, remote, shares
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.guests import Endpoints, Guest, Machines
@@ -226,7 +226,7 @@ class SwitchBench:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Those of the workload."""
-        return workload(self.spec).metrics
+        return shares.judged(workload(self.spec))
 
     def __enter__(self) -> SwitchBench:
         """Hosts and links, for as many trials as there are."""
@@ -310,7 +310,7 @@ class SwitchBench:
             if load.client_stays:
                 # a generator that gets no answers counts losses: they are no machine's that is lost
                 guests.must_answer(both)
-            metrics, why, series = seen.metrics, seen.wrong, seen.series
+            metrics, why, series = shares.measured(seen), seen.wrong, seen.series
             counters |= seen.counters
         except Error as e:
             # a load that does not get through is a result of the switch, not of the bench

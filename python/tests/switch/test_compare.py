@@ -23,11 +23,13 @@ from netdyno.experiment import arms
 from netdyno.experiment.record import Record, measured_at
 from netdyno.lab.dut import DutSite
 from netdyno.lab.sockets import parse_packet_sockets
+from netdyno.lab.workload import WORKLOADS
+from netdyno.lab.workload.base import WorkloadResult
 from netdyno.report.studies import render
 from netdyno.report.text import Data
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import bench, compare
+from netdyno.switch import bench, compare, shares
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
@@ -290,6 +292,8 @@ def test_a_comparison_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         metrics=["throughput"],
     )  # fmt: skip
     told: list[str] = []
+    # whichever sends less sends less again
+    assert list(SwitchBench(request.bench).metrics) == ["throughput", "retransmitted"]
     found = compare.compare(request, progress=lambda done, of, arm, seen, kept: told.append(arm.name))
     assert journal().open_entries == before
     assert sorted(set(told)) == ["linux-bridge", "linux-bridge:ageing=60"]
@@ -297,6 +301,8 @@ def test_a_comparison_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for one in result["arms"]:
         assert all(rate > 0 for rate in one["metrics"]["throughput"]["values"])
         assert all(trial["series"]["throughput"] for trial in one["trials"] if trial["valid"])
+        again = one["metrics"]["retransmitted"]
+        assert again["unit"] == "ratio" and all(0 <= share < 0.5 for share in again["values"])
     page = render([found.document])
     assert "linux-bridge:ageing=60" in page and "No difference shown" in page
     assert "every second of every trial" in page
@@ -449,6 +455,15 @@ def test_a_loss_of_the_receiver_is_not_one_of_the_switch() -> None:
     assert not bench.receiver_lost({"throughput": 1.0}, many), "TCP sends again"
 
 
+def test_retransmitted_segments_are_judged_as_a_share_of_those_sent() -> None:
+    fast = WorkloadResult({"throughput": 9e9, "retransmits": 90}, {"sent.segments": 9e6, "sent.again": 90})
+    slow = WorkloadResult({"throughput": 1e9, "retransmits": 50}, {"sent.segments": 1e6, "sent.again": 50})
+    shares_of = [shares.measured(one)["retransmitted"] for one in (fast, slow)]
+    assert shares_of == [1e-5, 5e-5], "the slow one sends fewer again, and more of what it sends"
+    assert shares.measured(WorkloadResult({"throughput": 1.0}, {})) == {"throughput": 1.0}
+    assert list(shares.judged(WORKLOADS["iperf3-udp"]())) == ["throughput", "loss", "jitter"]
+
+
 def test_a_switch_that_is_not_known_is_told_before_their_number(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["switch", "compare", "linux-bridg"]) == 104
     said = capsys.readouterr().err
@@ -462,4 +477,4 @@ def test_a_change_of_a_loss_is_told_in_percentage_points(capfd: pytest.CaptureFi
     found = arms.MeasuredArms(sides("a", "b"), values, [[], []])
     show_arms(found, arms.contrasts(found, metrics), metrics, "bench", 8)
     said = capfd.readouterr().out
-    assert "+7.00 points" in said and "for one comparison" in said
+    assert "+7 points" in said and "5.04% ±" in said and "for one comparison" in said

@@ -11,6 +11,7 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.lab.workload.base import RETRANSMITTED
 from netdyno.stats.observation import Observation
 from netdyno.stats.variation import variation
 from netdyno.switch.chain.bench import lengths
@@ -80,8 +81,8 @@ def test_a_change_of_level_and_an_outlier_are_found() -> None:
 
 
 def seen(rate: float, retransmits: float = 0.0, dropped: float = 0.0, steal: float = 0.0) -> Observation:
-    metrics = {"throughput": rate, "retransmits": retransmits}
-    return Observation({}, metrics, {"switch.dropped": dropped, "cpu.steal": steal}, seconds=10.0)
+    counters = {"switch.dropped": dropped, "cpu.steal": steal, RETRANSMITTED: retransmits}
+    return Observation({}, {"throughput": rate}, counters, seconds=10.0)
 
 
 def test_the_cause_of_an_outlier_is_what_its_counters_show() -> None:

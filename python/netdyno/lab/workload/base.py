@@ -72,6 +72,10 @@ class Site:
         return DutSite(name, self.address, self.server, log=self.folder / f"{name}.log", notes=self.notes)
 
 
+SEGMENTS, RETRANSMITTED = "sent.segments", "sent.again"
+"""Counters of TCP segments with data that were sent in all, and of those that were sent again."""
+
+
 @dataclass(frozen=True)
 class WorkloadResult:
     """Metrics and counters of one trial."""

@@ -14,6 +14,8 @@ from netdyno.errors import Error
 from netdyno.lab import sockets
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.base import (
+    RETRANSMITTED,
+    SEGMENTS,
     Site,
     Workload,
     WorkloadResult,
@@ -133,7 +135,9 @@ class Iperf3Tcp(_Iperf3):
         sender = site.server if o.reverse else site.client
         with Glance(sender, o.omit + o.seconds * 0.8, PORT) as glance:
             plain = self.client(site, *more)
-        return WorkloadResult(tcp(plain), glance.seen | directions(plain), series=intervals(plain))
+        return WorkloadResult(
+            tcp(plain), glance.seen | directions(plain) | segments(plain), series=intervals(plain)
+        )
 
 
 class Iperf3Udp(_Iperf3):
@@ -216,6 +220,19 @@ def tcp(plain: Mapping[str, Any]) -> dict[str, float]:
         "throughput": sum(_number(plain, f"sum_received{way}", "bits_per_second") for way in ways),
         "retransmits": sum(_number(plain, f"sum_sent{way}", "retransmits") for way in ways),
     }
+
+
+def segments(plain: Mapping[str, Any]) -> dict[str, float]:
+    """TCP segments that were sent in all, and those that were sent again, of both directions. iperf3 counts
+    bytes: they are of full segments but for the last of a write."""
+    start = plain.get("start") or {}
+    size = start.get("tcp_mss") or start.get("tcp_mss_default")
+    if not size:
+        return {}
+    ways = ("", BACK) if f"sum_received{BACK}" in plain["end"] else ("",)
+    again = sum(_number(plain, f"sum_sent{way}", "retransmits") for way in ways)
+    first = sum(_number(plain, f"sum_sent{way}", "bytes") for way in ways) / size
+    return {SEGMENTS: first + again, RETRANSMITTED: again}
 
 
 def directions(plain: Mapping[str, Any]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import container, guests, remote
+from netdyno.switch import container, guests, remote, shares
 from netdyno.switch.bench import Spec, moved, receiver_lost, tell_endpoints, workload
 from netdyno.switch.chain import fleet, hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
@@ -45,7 +45,7 @@ class ChainBench:
     @property
     def metrics(self) -> Mapping[str, Metric]:
         """Those of the workload, and the CPU time of a packet."""
-        return {**workload(self.spec).metrics, hops.CPU.name: hops.CPU}
+        return {**shares.judged(workload(self.spec)), hops.CPU.name: hops.CPU}
 
     def measure(self, setting: Setting, seed: int) -> Observation:
         """One trial over the same hosts and functions; the rules are replaced before."""
@@ -77,7 +77,7 @@ class ChainBench:
                     if load.client_stays:
                         # a generator that gets no answers counts losses: they are no machine's that is lost
                         guests.must_answer(self.guests)
-                    metrics, why, series = dict(seen.metrics), seen.wrong, seen.series
+                    metrics, why, series = shares.measured(seen), seen.wrong, seen.series
                     counters |= seen.counters
                 except Error as e:
                     # a load that does not get through is a result of the chain

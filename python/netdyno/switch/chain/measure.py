@@ -13,6 +13,7 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
+from netdyno.switch import shares
 from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
@@ -71,7 +72,7 @@ def measure(
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> ChainOutcome:
     """Verify, measure, judge and store. Call again to resume after an interrupt."""
-    chain, every = request.chain, workload(request.bench).metrics
+    chain, every = request.chain, shares.judged(workload(request.bench))
     tell_ends(request.bench, note)
     metrics = {k: m for k, m in every.items() if not request.metrics or k in request.metrics}
     if unknown := [one for one in request.metrics if one not in metrics]:

@@ -14,6 +14,7 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.estimate import mean, t_half_width, t_interval
 from netdyno.stats.observation import Observation
+from netdyno.switch import shares
 from netdyno.switch.bench import Spec, workload
 from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
 from netdyno.switch.chain.effect import probe_paths
@@ -138,7 +139,7 @@ def search(
     shield: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> SearchOutcome:
     """Verify, search and store. Call again to resume after an interrupt. Raises Error."""
-    chain, metrics = request.chain, workload(request.bench).metrics
+    chain, metrics = request.chain, shares.judged(workload(request.bench))
     if METRIC not in metrics:
         fix = "Use iperf3-tcp, or another workload with a throughput"
         what = f"the workload {request.bench.workload} measures no {METRIC}"

@@ -11,6 +11,7 @@ from typing import Any
 from netdyno import units
 from netdyno.experiment import arms
 from netdyno.experiment.arms import Contrast, MeasuredArms
+from netdyno.lab.workload.base import RETRANSMITTED
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Observation
 from netdyno.stats.variation import Variation, variation
@@ -140,7 +141,7 @@ def cause(seen: Sequence[Observation], at: int) -> str:
     if steal >= STEAL:
         said.append(f"the host took {steal:.0%} of a CPU")
     for words, of in (
-        ("TCP retransmits", [one.metrics.get("retransmits", 0.0) for one in seen]),
+        ("TCP retransmits", [one.counters.get(RETRANSMITTED, 0.0) for one in seen]),
         ("packets dropped by the switch", [one.counters.get("switch.dropped", 0.0) for one in seen]),
     ):
         usual = median(of)

@@ -321,7 +321,8 @@ def spread(seen: list[float], metric: Metric) -> str:
         return "–"
     m, s = mean(seen), sd(seen)
     if metric.unit == "ratio":
-        return f"{m:.2%} ± {s:.2%}"
+        # shares of retransmitted segments are small
+        return f"{100 * m:.3g}% ± {100 * s:.3g}%"
     return f"{quantities.number(m, metric.unit)} ± {quantities.number(s, metric.unit)}"
 
 
@@ -342,7 +343,7 @@ def row(one: Contrast, finding: Finding, arms: Any) -> tuple[Any, ...]:
         if e.absolute:
             # percentage points: a loss of 5 % that becomes 12 % has not grown by 7 %
             ratio = finding.metric.unit == "ratio"
-            return f"{100 * value:+.2f} points" if ratio else quantities.difference(value)
+            return f"{100 * value:+.3g} points" if ratio else quantities.difference(value)
         return quantities.change(value)
 
     return (
