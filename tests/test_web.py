@@ -289,6 +289,37 @@ def test_a_run_that_is_being_set_up_has_nothing_to_steer_and_a_viewer_no_form(la
     )
 
 
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_thresholds_are_judged_while_a_run_is_under_way(lab: Lab, page: Page, server: str) -> None:
+    child = lab.start(
+        "run", server, "--rate", "20/s", "--duration", "40s", "--warmup", "0s", "--quiet",
+        "--threshold", "delay.response.p99 <= 1us",
+    )  # fmt: skip
+    address, token = dashboard(lab)
+    folder = lab.sampled()
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('.run .of')")
+    page.js(f"void (location.hash = '#/run/{folder.name}')")
+    rows = "[...document.querySelectorAll('#thresholds tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText))"
+    # errors and loss, which is not known while messages are in flight, and the delay
+    page.wait(f"({rows}).length === 3 && ({rows})[0][0] === 'yes' && ({rows})[2][0] === 'no'", "not judged")
+    assert page.js("document.querySelector('#thresholds caption').innerText") == "Thresholds so far"
+    errors, _, delay = page.js(rows)
+    assert "errors" in errors[1] and delay[3].startswith("≈")
+    page.js("document.querySelector('[data-language=ko]').click()")
+    page.wait(f"({rows})[0][0] === '예' && ({rows})[2][0] === '아니요'", "they are not translated")
+    page.js("document.querySelector('[data-language=en]').click()")
+    stop = "[...document.querySelectorAll('.actions button')].find((one) => one.innerText === 'Stop')"
+    page.js(f"void {stop}.click()")
+    lab.wait(child)
+    page.wait("!!document.querySelector('.verdict h2')", "the end is not noticed")
+    # in the same words
+    found = {row[1]: row[0] for row in page.js(rows)}
+    assert (found[errors[1]], found[delay[1]]) == ("yes", "no")
+    assert page.complaints() == []
+
+
 @pytest.mark.limit(120)
 def test_a_dashboard_that_is_ended_by_hand_says_so(lab: Lab) -> None:
     child = lab.start("web", "--listen", "127.0.0.1:0")

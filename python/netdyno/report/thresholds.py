@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from netdyno.core.result import Result, ThresholdResult
 from netdyno.report import units
 from netdyno.report.table import Cell, Column, Table, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.report.verdict import margin, name_of
+from netdyno.stats import percentile
+from netdyno.stats.metric import GroupMetric
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,19 @@ def limit(t: ThresholdResult) -> str:
     signs = ("<", ">") if t.strict else ("≤", "≥")
     sign = signs[t.kind == "min"]
     return f"{sign}\u00a0{units.exact(units.show(t.bound, units.unit_of(t.metric)))}"
+
+
+def so_far(thresholds: Sequence[ThresholdResult]) -> Table:
+    """Each condition with its value in the trial under way; percentiles are estimates."""
+    whole = _table(M("Thresholds so far"), thresholds)
+    # an interval takes repetitions
+    table = whole.keep(True, True, True, True, False, False, True)
+    for t, cells in zip(thresholds, table.rows, strict=True):
+        if t.value is None:
+            cells[-1] = Cell(M("not known yet"), None)
+        elif percentile.percent(GroupMetric.parse(t.metric).stat) is not None:
+            cells[3] = replace(cells[3], text=f"≈\u00a0{cells[3].text}")
+    return table
 
 
 def _table(caption: Msg, thresholds: Sequence[ThresholdResult]) -> Table:

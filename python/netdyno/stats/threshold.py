@@ -36,16 +36,27 @@ def located(
 
 def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[TrialResult]) -> ThresholdResult:
     """One threshold of a profile over the repetitions of its leg. Without a value it is not judged."""
-    kind = "max" if threshold.get("max") is not None else "min"
-    limit = bound(threshold[kind])
-    strict = bool(threshold.get("strict", False))
     confidence = float(threshold.get("confidence", 0.95))
     metric = GroupMetric.parse(str(threshold["metric"]))
     values = [value for trial in trials if (value := metric.of(trial)) is not None]
     value, interval = located(metric, values, confidence)
     if values and metric.stat in ("min", "max"):
         # a limit for an extreme is for that of each repetition: the worst decides
-        value = max(values) if kind == "max" else min(values)
+        value = max(values) if threshold.get("max") is not None else min(values)
+    return against(leg, threshold, value, interval, len(values))
+
+
+def against(
+    leg: str,
+    threshold: Mapping[str, Any],
+    value: float | None,
+    interval: tuple[float, float] | None,
+    n: int,
+) -> ThresholdResult:
+    """A value over `n` repetitions against its limit."""
+    kind = "max" if threshold.get("max") is not None else "min"
+    limit = bound(threshold[kind])
+    strict = bool(threshold.get("strict", False))
     if value is None:
         passed = False
     elif kind == "max":
@@ -62,7 +73,7 @@ def judge(leg: str, threshold: Mapping[str, Any], trials: Sequence[TrialResult])
         strict=strict,
         value=value,
         interval=interval,
-        confidence=confidence,
+        confidence=float(threshold.get("confidence", 0.95)),
         passed=passed,
-        n=len(values),
+        n=n,
     )

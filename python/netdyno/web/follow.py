@@ -17,11 +17,14 @@ from netdyno.cli import live_state
 from netdyno.cli.live_state import State
 from netdyno.core.result import CpuPoint, DutReport, Repetition
 from netdyno.core.wire import Counts, GroupPoint, PhaseLengths, SeriesPoint
+from netdyno.errors import Error
 from netdyno.experiment.events import NAME as EVENTS
 from netdyno.experiment.runner import PARTIAL
 from netdyno.experiment.view import SHORT, Plan
-from netdyno.report import charts
+from netdyno.report import charts, thresholds
 from netdyno.report.series import coarsen
+from netdyno.stats.so_far import ThresholdsSoFar
+from netdyno.web import run_views
 
 LOGS = 100
 """Lines of the log that a page has."""
@@ -78,6 +81,7 @@ class Follower:
         self._totals: list[SeriesPoint] = []
         """The same with counts since the beginning."""
         self._duts: dict[str, DutReport] = {}
+        self._thresholds = ThresholdsSoFar([], {})
 
     def read(self) -> Update:
         """Take in what came since the last call."""
@@ -120,6 +124,7 @@ class Follower:
             "workers": state.workers,
             "duts": state.duts,
             "warnings": [one.json() for one in state.warnings.values()],
+            "thresholds": run_views.table(thresholds.so_far(self._thresholds.judged())),
             "error": state.error,
             "logs": list(self.logs)[-12:],
         }
@@ -133,6 +138,7 @@ class Follower:
                 self.points, self._totals, self._duts = [], [], {}
                 self._samples.restart()
                 update.again = True
+                self._thresholds = _thresholds(self.plan, self.state)
             case "state":
                 status = event["status"]
                 self.state.run_state = str(status.get("state"))
@@ -152,6 +158,7 @@ class Follower:
 
     def _sample(self, point: SeriesPoint) -> None:
         live_state.take(self.state, point)
+        self._thresholds.sample(point)
         self.points.append(point)
         sums = {
             name: GroupPoint(
@@ -207,6 +214,16 @@ class Follower:
     def _phases(self) -> list[dict[str, Any]]:
         empty = Repetition(run="", transport="", started="", phases=self._lengths(), profile={})
         return list(charts.frame(empty, [])["phases"])
+
+
+def _thresholds(plan: Plan, state: State) -> ThresholdsSoFar:
+    """Those of the profile; none where another version wrote what this one does not know."""
+    protocols = {name: group.protocol for name, group in state.groups.items()}
+    with contextlib.suppress(Error, LookupError, TypeError):
+        found = ThresholdsSoFar(plan.get("thresholds") or [], protocols)
+        found.judged()
+        return found
+    return ThresholdsSoFar([], {})
 
 
 def _group(group: live_state.Group) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from netdyno.experiment import cores
 from netdyno.report import charts, network, page, section
 from netdyno.report.figures import Figure, figures
 from netdyno.report.search import search_view
+from netdyno.report.table import Table
 from netdyno.report.text import Data, Msg, label
 from netdyno.report.thresholds import judged
 from netdyno.report.verdict import verdict
@@ -144,10 +145,7 @@ def run(result: Result, leg: int = 0, trial: int = 0) -> dict[str, Any]:
         "more": max(0, len(legs) - LEGS),
         "leg": leg,
         "trial": trial,
-        "thresholds": {
-            "columns": [label(one.label) for one in failed.table.columns],
-            "rows": [_row(one) for one in (*failed.table.rows, *passed.table.rows)],
-        },
+        "thresholds": table(failed.table, passed.table),
         "plots": plots,
         "charts": shown,
         "again": bool(result.command),
@@ -168,6 +166,14 @@ def _label(text: Msg | Data | str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     return {"d": text} if isinstance(text, str) else label(text)
+
+
+def table(*tables: Table) -> dict[str, Any]:
+    """Tables with the same columns as one."""
+    return {
+        "columns": [label(one.label) for one in tables[0].columns],
+        "rows": [_row(row) for one in tables for row in one.rows],
+    }
 
 
 def _row(cells: Sequence[Any]) -> list[dict[str, Any]]:

@@ -149,3 +149,35 @@ def test_a_tail_reads_a_long_file_in_parts_and_no_link(tmp_path: Path) -> None:
 def test_secrets_are_not_in_the_events(folder: Folder) -> None:
     folder.events.log("see http://user:password@host/")
     assert "password" not in (folder.path / "events.jsonl").read_text()
+
+
+def test_thresholds_are_judged_as_points_come(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [{"metric": "a.errors", "max": 5}, {"metric": "a.delay.response.p99", "max": "50ms"}]
+    monkeypatch.setitem(PLAN, "thresholds", limits)
+    folder.trial()
+    follower = Follower(folder.path)
+    follower.read()
+
+    def passes() -> list[str]:
+        follower.read()
+        return [row[0]["text"]["t"] for row in follower.now()["thresholds"]["rows"]]
+
+    assert passes() == ["not judged", "not judged"]
+    delays = {
+        "response": {"count": 10, "min": 1e6, "mean": 1e6, "p50": 1e6, "p90": 1e6, "p99": 1e6, "max": 1e6}
+    }
+    first = point(2, 10, 10)
+    first["groups"]["a"]["delays"] = delays
+    folder.samples(first)
+    assert passes() == ["yes", "yes"]
+    (_, (_, _, limit, value, _)) = follower.now()["thresholds"]["rows"]
+    assert (limit["text"]["d"], value["text"]["d"]) == ("≤\u00a050\u202fms", "≈\u00a01.00\u202fms")
+    folder.samples(point(3, 10, 4, failures={"timeout": 6}))
+    assert passes() == ["no", "yes"]
+    # another trial begins with none
+    folder.trial()
+    assert passes() == ["not judged", "not judged"]
+    # a threshold of a later version is no reason to show nothing
+    monkeypatch.setitem(PLAN, "thresholds", [{"metric": "a.mood", "max": 1}])
+    folder.trial()
+    assert passes() == [] and follower.now()["leg"] == "sockets"

@@ -158,6 +158,7 @@ export function open(root, context) {
       ${now.groups.length || now.warnings.length ? html`<p class="valid ${now.warnings.length ? "doubt" : "good"}">${now.warnings.length ? tr({ t: "May not be valid" }) : tr({ t: "Valid so far" })}</p>` : nothing}
       ${now.warnings.map((/** @type {any} */ one) => html`<p class="notice">${tr(one)}</p>`)}
       ${groups()}
+      ${now.thresholds.rows.length ? thresholds(now.thresholds, { t: "Thresholds so far" }) : nothing}
       ${found?.legs?.length ? soFar() : nothing}
       ${networkPart()}
       <div class="charts" id="live"></div>
@@ -279,9 +280,9 @@ export function open(root, context) {
       <div class="charts" id="charts"></div>`;
   }
 
-  /** @param {any} table */
-  const thresholds = (table) => html`<h2 class="small">${tr({ t: "Thresholds" })}</h2>
-    <div class="scroll" tabindex="0" role="region" aria-label=${tr({ t: "Thresholds" })}><table><caption class="sr">${tr({ t: "Thresholds" })}</caption>
+  /** @param {any} table @param {any} title */
+  const thresholds = (table, title = { t: "Thresholds" }) => html`<h2 class="small">${tr(title)}</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label=${tr(title)}><table id="thresholds"><caption class="sr">${tr(title)}</caption>
       <thead><tr>${table.columns.map((/** @type {any} */ c) => html`<th scope="col">${shown(c)}</th>`)}</tr></thead>
       <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((c) => html`<td class=${c.mark}>${shown(c.text)}</td>`)}</tr>`)}</tbody></table></div>`;
 
