@@ -43,8 +43,10 @@ def test_curl_and_our_load_over_dpdk_are_what_the_server_counts(lab: Lab, ends: 
     served = serve(lab, ends, "http")
     body = lab.base / "body"
     body.write_bytes(bytes(100_000))
-    curl = ("curl", "-sS", "--max-time", "60", "-o", "/dev/null", "-w", "%{http_code} %{size_download}\\n")
+    got = lab.base / "got"
+    curl = ("curl", "-sS", "--max-time", "60", "-o", str(got), "-w", "%{http_code} %{size_download}\\n")
     assert sh(*ends.at_near, *curl, f"http://{OWN}/20000000") == "200 20000000\n"
+    assert got.read_bytes() == b"x" * 20_000_000
     assert sh(*ends.at_near, *curl, "--data-binary", f"@{body}", f"http://{OWN}/7") == "200 7\n"
     sh(*ends.at_near, sys.executable, "-c", HALF_CLOSED.format(server=OWN))
     load = group("web", f"http://{OWN}/100", {"http": {"interval": "20ms"}}, devices=20)

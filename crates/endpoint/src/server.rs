@@ -11,6 +11,7 @@ use stack::{CloseReason, Handle, Received, State};
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Connections at a time, of each worker. What they need takes memory when they come.
@@ -136,6 +137,18 @@ impl PortNetwork {
         }
     }
 
+    /// What the stack took of what was to be sent.
+    fn taken(&mut self, stream: &Stream, taken: std::result::Result<usize, CloseReason>) -> Result<usize> {
+        match taken {
+            Ok(0) => {
+                self.flow(stream.slot).has_room = false;
+                Err(ErrorKind::WouldBlock.into())
+            }
+            Ok(taken) => Ok(taken),
+            Err(why) => Err(io_error(why)),
+        }
+    }
+
     /// Take what the stack tells, and give what is waited for; whether frames came.
     fn turn(&mut self, events: &mut Vec<Event>) -> bool {
         self.tick();
@@ -240,14 +253,13 @@ impl Network for PortNetwork {
     }
 
     fn send(&mut self, stream: &mut Stream, bytes: &[u8]) -> Result<usize> {
-        match self.port.stack.write(stream.handle, bytes, self.now) {
-            Ok(0) => {
-                self.flow(stream.slot).has_room = false;
-                Err(ErrorKind::WouldBlock.into())
-            }
-            Ok(taken) => Ok(taken),
-            Err(why) => Err(io_error(why)),
-        }
+        let taken = self.port.stack.write(stream.handle, bytes, self.now);
+        self.taken(stream, taken)
+    }
+
+    fn send_shared(&mut self, stream: &mut Stream, body: &Arc<[u8]>, length: usize) -> Result<usize> {
+        let taken = self.port.stack.write_shared(stream.handle, body, 0, length, self.now);
+        self.taken(stream, taken)
     }
 
     fn end(&mut self, stream: &mut Stream) -> Result<()> {

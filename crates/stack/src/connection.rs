@@ -1,11 +1,12 @@
 //! State of one connection: its block, and the buffers that it borrows while it needs them.
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::config::TcpConfig;
 use crate::congestion::Congestion;
 use crate::counters::Counters;
 use crate::flight::Flight;
+use crate::receive_buffer::ReceiveBuffer;
 use crate::rtt::Rtt;
+use crate::send_buffer::SendBuffer;
 use crate::seq::Seq;
 use std::net::{IpAddr, SocketAddr};
 
@@ -144,6 +145,8 @@ pub(crate) struct Pool {
     free: Vec<Box<Active>>,
     /// How many are lent.
     pub lent: usize,
+    /// Memory for a segment whose bytes lie apart.
+    pub scratch: Vec<u8>,
 }
 
 impl Pool {

@@ -12,7 +12,6 @@
 //! what is in flight are lent from a pool while it needs them. Sequence numbers, retransmission and states follow RFC 9293; loss
 //! is detected by RACK-TLP (RFC 8985) where the peer selects what it acknowledges, and by duplicate acknowledgments elsewhere.
 
-mod buffer;
 mod config;
 mod congestion;
 mod connection;
@@ -28,7 +27,9 @@ mod output;
 mod packets;
 mod path_mtu;
 mod ports;
+mod receive_buffer;
 mod rtt;
+mod send_buffer;
 mod seq;
 mod share;
 mod sockets;

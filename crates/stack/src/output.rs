@@ -226,7 +226,7 @@ impl Connection {
         let (at, start) = (self.sent_bytes(), self.nxt);
         let header = self.header(env, flags, start);
         let active = self.active(env.pool);
-        if !send(&header, active.send.get(at, len as usize), size) {
+        if !send(&header, active.send.get(at, len as usize, &mut env.pool.scratch), size) {
             self.rest(env.pool);
             return false;
         }
@@ -315,7 +315,8 @@ impl Connection {
         flags |= if finishes { control::FIN } else { 0 };
         let header = self.header(env, flags, start);
         let Some(active) = self.active.as_deref_mut() else { return true };
-        if !send(&header, active.send.get(at as usize, bytes as usize), bytes) {
+        let payload = active.send.get(at as usize, bytes as usize, &mut env.pool.scratch);
+        if !send(&header, payload, bytes) {
             return false;
         }
         active.flight.sent_again(i, bytes + u32::from(finishes), env.now);

@@ -212,6 +212,11 @@ impl Stack {
         self.pool.lent
     }
 
+    /// Bytes of memory that the send buffers of connections take. What is sent by [`write_shared`](Self::write_shared) takes none.
+    pub fn send_memory(&self) -> usize {
+        self.connections.iter().flat_map(|conn| &conn.active).map(|active| active.send.memory()).sum()
+    }
+
     /// Whether it has this address.
     pub fn owns(&self, ip: IpAddr) -> bool {
         self.config.addresses.binary_search(&ip).is_ok()

@@ -4,18 +4,51 @@ use crate::link::{Pair, Path};
 use crate::wire::MS;
 use proptest::prelude::*;
 use stack::{CongestionControl, DropReason, Offload, Segmentation, TcpConfig};
+use std::sync::Arc;
+
+/// Bytes that are given at once, of those that are shared and those that are not.
+const PIECE: usize = 5_000;
 
 /// A payload that no shift of it equals.
 fn payload(len: usize, salt: u64) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt) >> 56) as u8).collect()
 }
 
+/// How a side gives its stack what it sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Source {
+    Copied,
+    /// A body of so many bytes, repeated, in turn with pieces of copied bytes.
+    Shared(usize),
+}
+
 /// Transfer `len` bytes each way and close; how many frames it took, and the simulated time.
 fn transfer(path: Path, tcp: TcpConfig, len: [usize; 2], v6: bool, seed: u64) -> (Pair, u64) {
+    transfer_from(Source::Copied, path, tcp, len, v6, seed)
+}
+
+fn transfer_from(
+    source: Source,
+    path: Path,
+    tcp: TcpConfig,
+    len: [usize; 2],
+    v6: bool,
+    seed: u64,
+) -> (Pair, u64) {
     let mut pair = Pair::new(path, tcp, seed);
     let begun = pair.now;
     let handles = pair.connected(v6);
-    let sent = [payload(len[0], 1), payload(len[1], 2)];
+    let mut sent = [payload(len[0], 1), payload(len[1], 2)];
+    let body: Arc<[u8]> = match source {
+        Source::Copied => Arc::from([]),
+        Source::Shared(size) => payload(size, 3).into(),
+    };
+    if source != Source::Copied {
+        // every other piece is of the body, at its own offset in it
+        for piece in sent.iter_mut().flat_map(|bytes| bytes.chunks_mut(PIECE).skip(1).step_by(2)) {
+            piece.iter_mut().zip(body.iter().cycle().skip(7)).for_each(|(byte, of)| *byte = *of);
+        }
+    }
     let mut given = [0, 0];
     let mut received = [Vec::new(), Vec::new()];
     let mut shut = [false, false];
@@ -24,7 +57,19 @@ fn transfer(path: Path, tcp: TcpConfig, len: [usize; 2], v6: bool, seed: u64) ->
         for side in 0..2 {
             let left = &sent[side][given[side]..];
             if !left.is_empty() {
-                given[side] += pair.sides[side].write(handles[side], left, pair.now).expect("open");
+                let (at, stack) = (given[side] % PIECE, &mut pair.sides[side]);
+                let taken = match source {
+                    Source::Copied => stack.write(handles[side], left, pair.now),
+                    Source::Shared(_) => {
+                        let piece = left.len().min(PIECE - at);
+                        if given[side] / PIECE % 2 == 1 {
+                            stack.write_shared(handles[side], &body, 7 + at, piece, pair.now)
+                        } else {
+                            stack.write(handles[side], &left[..piece], pair.now)
+                        }
+                    }
+                };
+                given[side] += taken.expect("open");
             } else if !shut[side] {
                 pair.sides[side].shut_down(handles[side], pair.now);
                 shut[side] = true;
@@ -166,6 +211,47 @@ fn the_last_segment_lost_is_probed_for() {
     assert!(pair.now - begun < 100 * MS, "without waiting for the retransmission timeout");
 }
 
+/// A megabyte that is shared: each connection holds all of it until it is acknowledged, in both directions, under loss, and none
+/// copies it.
+#[test]
+fn a_shared_body_takes_no_memory_of_a_connection() {
+    const LEN: usize = 1 << 20;
+    let tcp = TcpConfig { send_buffer: 2 * LEN as u32, ..TcpConfig::default() };
+    let body: Arc<[u8]> = payload(40_000, 1).into();
+    let expected: Vec<u8> = b"head".iter().chain(body.iter().cycle().take(LEN)).copied().collect();
+    for shared in [true, false] {
+        let mut pair = Pair::new(Path { loss: 20, ..Path::CLEAN }, tcp, 1);
+        let connections: Vec<_> = (0..4).map(|_| pair.connected(false)).collect();
+        for (side, handle) in connections.iter().flat_map(|both| both.iter().enumerate()) {
+            let stack = &mut pair.sides[side];
+            assert_eq!(stack.write(*handle, b"head", pair.now), Ok(4));
+            let taken = match shared {
+                true => stack.write_shared(*handle, &body, 0, LEN, pair.now),
+                false => stack.write(*handle, &expected[4..], pair.now),
+            };
+            assert_eq!(taken, Ok(LEN));
+        }
+        let mut received = vec![[Vec::new(), Vec::new()]; 4];
+        let mut most = 0;
+        assert!(pair.until(3_600_000 * MS, |pair| {
+            most = most.max(pair.sides[0].send_memory()).max(pair.sides[1].send_memory());
+            let mut all = true;
+            for (handles, received) in connections.iter().zip(&mut received) {
+                for side in 0..2 {
+                    pair.read(side, handles[side], &mut received[side]);
+                    all &= received[side].len() == expected.len();
+                }
+            }
+            all
+        }));
+        assert!(received.iter().flatten().all(|bytes| *bytes == expected), "byte for byte");
+        assert!(pair.sides.iter().all(|side| side.counters().retransmitted > 0), "some of it was sent again");
+        assert_eq!(most < LEN / 64, shared, "{most} bytes");
+        pair.run(1_000 * MS);
+        assert_eq!(Arc::strong_count(&body), 1, "what is acknowledged is let go");
+    }
+}
+
 fn settings() -> impl Strategy<Value = TcpConfig> {
     (any::<(bool, bool, bool, bool)>(), 2_000u32..100_000, 2_000u32..100_000).prop_map(
         |((sack, timestamps, window_scale, cubic), receive_buffer, send_buffer)| TcpConfig {
@@ -188,11 +274,13 @@ proptest! {
     #[test]
     fn every_byte_arrives_once_and_in_order(
         loss in 0u32..150, twice in 0u32..100, jitter in 0u64..20 * MS, delay in 1u64..50 * MS,
-        len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), large in any::<bool>(), seed in any::<u64>(),
+        len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), large in any::<bool>(),
+        shared in proptest::option::of(1usize..9_000), seed in any::<u64>(),
     ) {
         let by = Segmentation { v6: true, longest: 20_000, longest_segment: 1_500 };
         let offload = Offload { checksums: large, segmentation: large.then_some(by) };
-        transfer(Path { delay, jitter, loss, twice, offload }, tcp, [len.0, len.1], v6, seed);
+        let source = shared.map_or(Source::Copied, Source::Shared);
+        transfer_from(source, Path { delay, jitter, loss, twice, offload }, tcp, [len.0, len.1], v6, seed);
     }
 }
 

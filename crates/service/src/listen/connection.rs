@@ -1,10 +1,11 @@
 //! One connection: what came and was not used, and what waits to be sent.
 
 use super::network::Network;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Result};
+use std::sync::{Arc, LazyLock};
 
-/// Bytes that say nothing.
-static FILL: [u8; 64 << 10] = [b'x'; 64 << 10];
+/// Bytes that say nothing, of all connections.
+static FILL: LazyLock<Arc<[u8]>> = LazyLock::new(|| vec![b'x'; 64 << 10].into());
 /// Bytes that wait for a connection to take them; a connection that has as many and is to get more is given up.
 const SLOW: usize = 8 << 20;
 /// Bytes on their way above which nothing more is taken from a connection.
@@ -105,7 +106,8 @@ impl<S> Connection<S> {
             (self.output, self.sent) = (Vec::new(), 0);
         }
         while self.fill > 0 {
-            match self.push(network, &FILL[..self.fill.min(FILL.len())]) {
+            let left = self.fill;
+            match self.attempt(|stream| network.send_shared(stream, &FILL, left)) {
                 0 => break,
                 taken => self.fill -= taken,
             }
@@ -115,17 +117,29 @@ impl<S> Connection<S> {
     /// What the network takes.
     fn push(&mut self, network: &mut impl Network<Stream = S>, mut bytes: &[u8]) -> usize {
         let all = bytes.len();
-        while !bytes.is_empty() && self.stage != Stage::Gone {
-            match network.send(&mut self.stream, bytes) {
-                Ok(taken) => bytes = &bytes[taken..],
+        while !bytes.is_empty() {
+            match self.attempt(|stream| network.send(stream, bytes)) {
+                0 => break,
+                taken => bytes = &bytes[taken..],
+            }
+        }
+        all - bytes.len()
+    }
+
+    /// What the network takes at once; 0: nothing now, or never again.
+    fn attempt(&mut self, mut send: impl FnMut(&mut S) -> Result<usize>) -> usize {
+        while self.stage != Stage::Gone {
+            match send(&mut self.stream) {
+                Ok(taken) => {
+                    self.taken += taken;
+                    return taken;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => self.stage = Stage::Gone,
             }
         }
-        let taken = all - bytes.len();
-        self.taken += taken;
-        taken
+        0
     }
 
     /// Go on to the end, if everything is sent; whether it lingers from now on.
@@ -140,5 +154,79 @@ impl<S> Connection<S> {
             Err(_) => self.stage = Stage::Gone,
         }
         self.stage == Stage::Lingering
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::Event;
+    use super::*;
+    use std::time::Duration;
+
+    /// Takes 100,000 bytes each time, then nothing until it is asked again; what it copied, and what it refers to.
+    #[derive(Default)]
+    struct Network {
+        copied: Vec<u8>,
+        shared: usize,
+        is_full: bool,
+    }
+
+    impl Network {
+        fn take(&mut self, length: usize) -> Result<usize> {
+            self.is_full = !self.is_full;
+            if self.is_full { Ok(length.min(100_000)) } else { Err(ErrorKind::WouldBlock.into()) }
+        }
+    }
+
+    impl super::Network for Network {
+        type Stream = ();
+
+        fn wait(&mut self, _: Duration, _: &mut Vec<Event>) -> Result<()> {
+            Ok(())
+        }
+
+        fn accept(&mut self, _: u32) -> Result<Option<()>> {
+            Ok(None)
+        }
+
+        fn receive(&mut self, (): &mut (), _: &mut [u8]) -> Result<usize> {
+            Ok(0)
+        }
+
+        fn send(&mut self, (): &mut (), bytes: &[u8]) -> Result<usize> {
+            let taken = self.take(bytes.len())?;
+            self.copied.extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn send_shared(&mut self, (): &mut (), body: &Arc<[u8]>, length: usize) -> Result<usize> {
+            assert!(body.iter().all(|byte| *byte == b'x'));
+            let taken = self.take(length)?;
+            self.shared += taken;
+            Ok(taken)
+        }
+
+        fn end(&mut self, (): &mut ()) -> Result<()> {
+            Ok(())
+        }
+
+        fn watch(&mut self, (): &mut (), _: u32, _: bool, _: bool) -> Result<()> {
+            Ok(())
+        }
+
+        fn close(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn a_body_is_not_copied() {
+        let (mut network, mut connection) = (Network::default(), Connection::new(()));
+        connection.send(&mut network, b"head");
+        connection.fill(&mut network, 1 << 20);
+        while connection.unsent() > 0 {
+            connection.flush(&mut network);
+            assert!(connection.output.is_empty());
+        }
+        assert_eq!((&network.copied[..], network.shared), (&b"head"[..], 1 << 20));
+        assert_eq!(connection.taken, (1 << 20) + 4);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::Counters;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Something can be done.
@@ -36,6 +37,17 @@ pub trait Network {
 
     /// Send; how many bytes were taken.
     fn send(&mut self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Send up to `length` bytes of `body`, which is repeated without end, from its start on; how many bytes were taken. A network
+    /// that keeps what it sends refers to `body` instead of copying it.
+    fn send_shared(
+        &mut self,
+        stream: &mut Self::Stream,
+        body: &Arc<[u8]>,
+        length: usize,
+    ) -> io::Result<usize> {
+        self.send(stream, &body[..length.min(body.len())])
+    }
 
     /// Say that nothing more is sent. `WouldBlock`: not yet, and room to send is waited for.
     fn end(&mut self, stream: &mut Self::Stream) -> io::Result<()>;

@@ -2,6 +2,8 @@
 
 use super::{Event, Handle, Received, Stack, Status};
 use crate::connection::{CloseReason, State, event, flag};
+use crate::send_buffer::SendBuffer;
+use std::sync::Arc;
 
 impl Stack {
     /// Accept connections at a port, of which `half_open` may be in their handshake.
@@ -30,23 +32,48 @@ impl Stack {
 
     /// Give it bytes to send; how many it took. When it takes more, its owner is told.
     pub fn write(&mut self, handle: Handle, bytes: &[u8], now: u64) -> Result<usize, CloseReason> {
+        self.give(handle, bytes.len(), now, |send, n| send.push(&bytes[..n]))
+    }
+
+    /// The same with `length` bytes of `body`, which is repeated without end, from `offset` on. Whatever waits to be acknowledged
+    /// refers to `body`, and is sent again from there: nothing is copied.
+    pub fn write_shared(
+        &mut self,
+        handle: Handle,
+        body: &Arc<[u8]>,
+        offset: usize,
+        length: usize,
+        now: u64,
+    ) -> Result<usize, CloseReason> {
+        let length = if body.is_empty() { 0 } else { length };
+        self.give(handle, length, now, |send, n| send.push_shared(body, offset, n))
+    }
+
+    /// Let `push` append as many of `length` bytes as there is room for.
+    fn give(
+        &mut self,
+        handle: Handle,
+        length: usize,
+        now: u64,
+        push: impl FnOnce(&mut SendBuffer, usize),
+    ) -> Result<usize, CloseReason> {
         let Some(mut call) = self.call(handle, now) else { return Err(CloseReason::Reset) };
         let (conn, env) = call.parts();
         if let Some(broken) = conn.broken {
             return Err(broken);
         }
-        if bytes.is_empty() {
+        if length == 0 {
             return Ok(0);
         }
         if !conn.takes_data() {
             return Err(CloseReason::Reset);
         }
         let room = (env.config.send_buffer as usize).saturating_sub(conn.unacknowledged_bytes());
-        let n = room.min(bytes.len());
+        let n = room.min(length);
         if n > 0 {
-            conn.active(env.pool).send.push(&bytes[..n]);
+            push(&mut conn.active(env.pool).send, n);
         }
-        if n < bytes.len() {
+        if n < length {
             conn.set(flag::FULL);
         }
         self.settle(handle.index);

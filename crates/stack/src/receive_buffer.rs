@@ -1,52 +1,7 @@
-//! Buffers of a connection: bytes to send or to be acknowledged, and bytes received, in order or not.
+//! Bytes that a connection received, in order or not.
 
 /// Most ranges that are kept out of order; what would begin another is dropped, and comes again.
 const RANGES: usize = 32;
-
-/// Bytes that wait, in one piece.
-#[derive(Debug, Default)]
-pub(crate) struct SendBuffer {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl SendBuffer {
-    /// How many wait.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.bytes.len() - self.start
-    }
-
-    /// Append.
-    pub fn push(&mut self, more: &[u8]) {
-        // what was acknowledged makes room before the memory grows
-        if self.start > 0 && self.bytes.len() + more.len() > self.bytes.capacity() {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        self.bytes.extend_from_slice(more);
-    }
-
-    /// `len` bytes from `at` on.
-    #[inline]
-    pub fn get(&self, at: usize, len: usize) -> &[u8] {
-        self.bytes.get(self.start + at..self.start + at + len).unwrap_or(&[])
-    }
-
-    /// The first `n` are acknowledged.
-    pub fn drop_front(&mut self, n: usize) {
-        self.start = (self.start + n).min(self.bytes.len());
-        if self.start == self.bytes.len() {
-            self.clear();
-        }
-    }
-
-    /// Forget all, keeping the memory.
-    pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.start = 0;
-    }
-}
 
 /// Bytes received, from the next that is to be read on.
 #[derive(Debug, Default)]
@@ -211,22 +166,6 @@ mod tests {
             take(&mut buffer, &mut expected, 0, 0, 1000);
             prop_assert_eq!(read, sent);
             prop_assert!(buffer.is_empty());
-        }
-
-        #[test]
-        fn what_is_sent_is_what_was_given(
-            steps in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..40), 0usize..60), 1..40)
-        ) {
-            let (mut buffer, mut all, mut gone) = (SendBuffer::default(), Vec::new(), 0);
-            for (more, acknowledged) in steps {
-                buffer.push(&more);
-                all.extend_from_slice(&more);
-                prop_assert_eq!(buffer.len(), all.len() - gone);
-                prop_assert_eq!(buffer.get(0, buffer.len()), &all[gone..]);
-                let n = acknowledged.min(buffer.len());
-                buffer.drop_front(n);
-                gone += n;
-            }
         }
     }
 }
