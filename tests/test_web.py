@@ -16,6 +16,7 @@ import pytest
 import yaml
 from browser import Page, ask, dashboard, doors, fill
 from lab import PATIENT, Lab, root, until
+from test_web_axe import findings
 
 from netdyno.core.result import Result
 from netdyno.store import Store
@@ -317,6 +318,36 @@ def test_thresholds_are_judged_while_a_run_is_under_way(lab: Lab, page: Page, se
     # in the same words
     found = {row[1]: row[0] for row in page.js(rows)}
     assert (found[errors[1]], found[delay[1]]) == ("yes", "no")
+    assert page.complaints() == []
+
+
+@pytest.mark.browser
+@pytest.mark.limit(240)
+def test_a_metric_is_followed_over_the_runs_of_a_target(lab: Lab, page: Page, server: str) -> None:
+    words = ["--rate", "20/s", "--duration", "1s", "--warmup", "0s", "--quiet"]
+    for name in ("before", "after", "after"):
+        done = lab.run("run", server, "--name", name, *words)
+        assert done.result.legs, done.text
+    address, token = dashboard(lab)
+    page.driver.get(f"{address}#token={token}")
+    page.wait("!!document.querySelector('.run .of')")
+    page.js("void document.querySelector('.run .of').click()")
+    page.wait("!!document.querySelector('a[href^=\"#/trend/\"]')", "no link leads to the trend")
+    page.js("void document.querySelector('a[href^=\"#/trend/\"]').click()")
+    rows = "[...document.querySelectorAll('#trend tbody tr')].map((row) => row.cells[1].innerText)"
+    page.wait(f"({rows}).join() === 'before,after,after'", "the runs are not listed")
+    page.wait("!!document.querySelector('#charts canvas')", "there is no line")
+    value = "document.querySelector('#trend tbody td:nth-of-type(4)').innerText"
+    assert page.js(value).endswith("s")
+    page.js(
+        "(() => { const m = document.querySelector('#metric'); m.value = 'http.messages_delivered.rate'; m.dispatchEvent(new Event('change')); })()"
+    )
+    page.wait(f"{value}.endsWith('/s')", "another metric is not shown")
+    page.js("void document.querySelector('#named').click()")
+    page.wait(f"({rows}).join() === 'after,after'", "other names are not left out")
+    assert findings(page) == []
+    page.js("document.querySelector('[data-language=ko]').click()")
+    page.wait("document.querySelector('h1').innerText === '추이'")
     assert page.complaints() == []
 
 

@@ -35,6 +35,16 @@ WAIT = 10.0
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A metric over the trials of a run."""
+
+    mean: float
+    least: float
+    most: float
+    trials: int
+
+
+@dataclass(frozen=True)
 class Row:
     """A run in the list."""
 
@@ -169,6 +179,21 @@ class Store:
                 )
                 for r in found
             ]
+
+    def metrics(self, run: str) -> list[str]:
+        """Names of the metrics that trials of a run have."""
+        query = "SELECT DISTINCT metric FROM metrics WHERE run = ? ORDER BY metric"
+        with self._sqlite_errors():
+            return [name for (name,) in self._db.execute(query, (run,))]
+
+    def spreads(self, metric: str) -> dict[str, Spread]:
+        """By run, one metric over its trials."""
+        query = (
+            "SELECT run, avg(value), min(value), max(value), count(*) FROM metrics WHERE metric = ? "
+            "GROUP BY run"
+        )
+        with self._sqlite_errors():
+            return {run: Spread(*values) for run, *values in self._db.execute(query, (metric,))}
 
     def owners(self) -> dict[str, tuple[int, int]]:
         """Runs that are not over, with the process of each: its number and start time."""

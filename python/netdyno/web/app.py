@@ -30,7 +30,7 @@ from netdyno.report import runs as comparison
 from netdyno.stats import runs as differences
 from netdyno.store import Store, trusted
 from netdyno.systems import SYSTEMS
-from netdyno.web import assets, experiments, profiles, run_views, start
+from netdyno.web import assets, experiments, profiles, run_views, start, trend
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.bodies import body
 from netdyno.web.guard import Guard, address, failure
@@ -360,7 +360,7 @@ def application(
         ),
         route("/report/{run}", one.report),
         route("/compare", one.compare),
-        *(route(*entry) for entry in (*profiles.ROUTES, *experiments.ROUTES)),
+        *(route(*entry) for entry in (*profiles.ROUTES, *experiments.ROUTES, *trend.ROUTES)),
     ]
 
     @contextlib.asynccontextmanager

@@ -346,3 +346,38 @@ def test_a_study_opens_as_a_run_does(viewer: TestClient, tmp_path: Path, kind: s
     found = viewer.get(f"/api/runs/{made.id}").json()
     assert (found["run"]["kind"], found["run"]["finding"]) == (kind, "b is better")
     assert found["run"]["verdict"]["state"] != "invalid" and found["networks"] == []
+
+
+def test_a_trend_is_of_runs_with_the_target_of_one(
+    viewer: TestClient, run: str, document: dict[str, Any], tmp_path: Path
+) -> None:
+    def entered(number: int, **changes: Any) -> str:
+        changes = {
+            "id": f"20270101-00000{number}-other-000000",
+            "started": f"2027-01-01T00:00:0{number}Z",
+        } | changes
+        one = Result.model_validate(json.loads(json.dumps(document)) | changes)
+        if changes.get("target"):
+            for group in (group for leg in one.legs for group in leg.summary.groups):
+                group.target = changes["target"]
+        with Store() as store:
+            store.put(one, tmp_path / "runs" / one.id)
+        return one.id
+
+    later = entered(1)
+    other_name = entered(2, name="other")
+    entered(3, target="http://elsewhere/")
+    invalid = entered(4, valid=False)
+    found = viewer.get(f"/api/trend/{run}").json()
+    assert [one["id"] for one in found["runs"]] == [run, later, other_name, invalid], "the oldest first"
+    assert found["metric"].endswith(".p99") and found["metric"] in {one["id"] for one in found["metrics"]}
+    (view,) = found["chart"]["views"]
+    assert view["x"] == [1, 2, 3, 4] and [len([v for v in one["values"] if v]) for one in view["lines"]] == [
+        3,
+        1,
+    ]
+    named = viewer.get(f"/api/trend/{run}", params={"named": "1", "metric": found["metrics"][0]["id"]}).json()
+    assert [one["id"] for one in named["runs"]] == [run, later, invalid]
+    assert named["metric"] == found["metrics"][0]["id"]
+    for path in (f"/api/trend/{run}?metric=mood", "/api/trend/nothing"):
+        assert viewer.get(path).json()["error"]["code"] == "ND-104-25"

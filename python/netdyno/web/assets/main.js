@@ -9,6 +9,7 @@ import * as login from "./login.js";
 import * as list from "./list.js";
 import * as run from "./run.js";
 import * as start from "./start.js";
+import * as trend from "./trend.js";
 import * as builder from "./builder.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -23,6 +24,7 @@ let page = null;
 const PAGES = [
   { at: /^\/?$/, open: list.open },
   { at: /^\/run\/([\w.-]+)$/, open: run.open },
+  { at: /^\/trend\/([\w.-]+)$/, open: trend.open },
   { at: /^\/new$/, open: start.open, operator: true },
   { at: /^\/build$/, open: builder.open, operator: true },
   { at: /^\/experiment$/, open: builder.openExperiment, operator: true },

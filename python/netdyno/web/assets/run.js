@@ -258,6 +258,7 @@ export function open(root, context) {
       <p class="actions">
         <a class="press main" href="/report/${id}?lang=${document.documentElement.lang}" target="_blank" rel="noopener">${tr({ t: "Whole report" })}</a>
         ${(found.sections ?? []).map((/** @type {[string, any]} */ [anchor, title]) => html`<a class="press" href="/report/${id}?lang=${document.documentElement.lang}#${anchor}" target="_blank" rel="noopener">${shown(title)}</a>`)}
+        ${run.kind === "run" ? html`<a class="press" href="#/trend/${id}">${tr({ t: "Trend" })}</a>` : nothing}
         ${operator && found.again ? html`<a class="press" href="#/build?run=${id}${found.row.subject.fleet ? `&fleet=${encodeURIComponent(found.row.subject.fleet)}` : ""}">${tr({ t: "Run again" })}</a>` : nothing}
         ${operator ? html`<button type="button" class="press" @click=${forget}>${tr({ t: "Remove from the list" })}</button>` : nothing}
       </p>
