@@ -45,7 +45,9 @@ def of(found: Found, value: float) -> str:
     if not found["effect"]["absolute"]:
         return ratio(value)
     unit = found["metric"]["unit"]
-    text = units.percent(value) if unit == "ratio" else units.difference(value)
+    # percentage points: a loss of 5 % that becomes 12 % has not grown by 7 %
+    points = f"{units.significant(100 * value)}{units.THIN}pp"
+    text = points if unit == "ratio" else units.difference(value)
     return f"+{text}" if value > 0 else text
 
 

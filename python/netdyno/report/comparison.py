@@ -11,6 +11,7 @@ from typing import Any
 
 from netdyno.report import units
 from netdyno.report.change import MARKS, ends, least, measured, plot_position, shift, words
+from netdyno.report.metric_names import metric_name
 from netdyno.report.page import Download
 from netdyno.report.points import Trial, chart, points
 from netdyno.report.quantity import scale, with_unit
@@ -60,6 +61,11 @@ class Row:
     def label(self) -> str:
         """What it is called."""
         return f"{self.bench} {self.metric}".strip()
+
+    @property
+    def title(self) -> Msg | Data:
+        """The same in the page's language, where the metric alone says it."""
+        return Data(self.label) if self.bench else metric_name(self.metric)
 
 
 def lost(found: Mapping[str, Any]) -> list[Msg]:
@@ -146,7 +152,7 @@ def effects(
 
 
 def _cells(row: Row, noise: Mapping[str, Any] | None) -> list[Cell]:
-    first = data(row.label)
+    first = Cell(row.title, row.label)
     inside = Cell(units.NONE) if row.inside is None else Cell(M("yes") if row.inside else M("no"), row.inside)
     paper = [Cell(Data(row.paper), row.paper), inside]
     if row.found is None:
@@ -239,7 +245,7 @@ def _pairs(name: str, row: Row, sides: tuple[str, str]) -> dict[str, Any]:
         for i, pair in enumerate(row.pairs, 1)
         for side, value in zip("ab", pair, strict=True)
     ]
-    return chart(name, Data(row.label), own, [points(Data(row.label), M("Pair"), "id", found, kinds)])
+    return chart(name, row.title, own, [points(row.title, M("Pair"), "id", found, kinds)])
 
 
 def pairs_csv(name: str, sides: tuple[str, str], rows: Sequence[Row]) -> Download:

@@ -15,7 +15,7 @@ def scale(unit: str) -> tuple[float, str]:
     """By what a value is multiplied to be in one of the page's own units, and which that is."""
     if unit in _TIMES:
         return _TIMES[unit], "ns"
-    if unit in ("bit/s", "count"):
+    if unit in ("bit/s", "count", "ratio"):
         return 1.0, unit
     return 1.0, "/s" if unit.endswith("/s") else "number"
 
@@ -32,6 +32,8 @@ def with_unit(value: float | None, unit: str) -> str:
             return units.scaled(value, "bit/s")
         case "/s":
             return units.rate(value, unit)
+        case "ratio":
+            return units.percent(value)
         case "count":
             return units.count(value)
         case _ if value == round(value):

@@ -16,6 +16,7 @@ from netdyno.experiment.study import Study
 from netdyno.lab.dut.base import DutSite
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting, Value
+from netdyno.switch import conditions
 from netdyno.switch.bench import REASON, Spec, SwitchBench, driver_of, dropped, missing, tell_endpoints
 
 KIND = "switch-compare"
@@ -90,6 +91,7 @@ def compare(
         return sides[trial.index % len(sides)].name
 
     with entry.open_entry(study, bench.metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
+        before = conditions.load()
         with bench:
             found = arms.measure_blocks(
                 kept.record, bench, sides, count, request.seed, spare=request.spare, progress=progress
@@ -102,6 +104,7 @@ def compare(
             "segments": request.bench.segments,
             "arms": [arm_document(found, place, bench.metrics, versions) for place in range(len(sides))],
             "contrasts": [one.document(sides) for one in judged], "again": dict(found.again),
+            "conditions": conditions.of(kept, request.bench, versions, before),
         }  # fmt: skip
         valid = not any(one.comparison.invalid for one in judged)
         written = kept.finish(document, [], finding=finding(judged, sides), valid=valid)

@@ -23,7 +23,7 @@ from tests.report.conftest import Browser
 
 #: Letters that stand in every language: units, and what has only one name.
 EVERYWHERE = re.compile(
-    r"(?<![A-Za-z])(?:netdyno tune \w+|sysctl\.conf|I?PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|DUT|Holm|Welch|PNG|Markdown|netdyno|pps)(?![A-Za-z])"
+    r"(?<![A-Za-z])(?:netdyno tune \w+|sysctl\.conf|I?PDV|RFC|[kMG]?bit/s|[kMG]?B|ms|µs|ns|min|s|h|k|M|CPU|DUT|Holm|Welch|PNG|Markdown|netdyno|pps|pp)(?![A-Za-z])"
 )
 #: Text nodes and spoken attributes that the page itself says, without names and numbers out of the result.
 SPOKEN = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import random
@@ -303,8 +304,15 @@ def test_a_comparison_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert all(trial["series"]["throughput"] for trial in one["trials"] if trial["valid"])
         again = one["metrics"]["retransmitted"]
         assert again["unit"] == "ratio" and all(0 <= share < 0.5 for share in again["values"])
+    kept = result["conditions"]
+    assert (
+        kept["workload"] == "iperf3-tcp" and kept["options"]["seconds"] == "1" and kept["load"]["after"] > 0
+    )
+    assert re.fullmatch(r"\d+\.\d+", kept["versions"]["iperf3"]) and kept["versions"]["linux-bridge"]
+    assert kept["tcp"]["net.ipv4.tcp_congestion_control"] and kept["command"].startswith("netdyno")
     page = render([found.document])
     assert "linux-bridge:ageing=60" in page and "No difference shown" in page
+    assert kept["tcp"]["net.ipv4.tcp_rmem"] in page and html.escape(kept["command"]) in page
     assert "every second of every trial" in page
     told.clear()
     again = compare.compare(request)

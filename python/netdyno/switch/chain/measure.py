@@ -13,7 +13,7 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.observation import Metric
-from netdyno.switch import shares
+from netdyno.switch import conditions, shares
 from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
@@ -99,7 +99,7 @@ def measure(
         entry.open_entry(study, {**every, CPU.name: CPU}, leg=leg, fresh=request.fresh) as kept,
         ExitStack() as ends,
     ):
-        paths = {"client": request.bench.path} if request.bench.path else {}
+        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load()
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
@@ -147,6 +147,7 @@ def measure(
             ],
             "predictions": [one.document() for one in predictions],
             "contrasts": [one.document(sides) for one in judged], "again": dict(found.again),
+            "conditions": conditions.of(kept, request.bench, {chain.switch: version}, before),
         }  # fmt: skip
         said = finding(judged, sides) if judged else "measured"
         valid = not any(one.comparison.invalid for one in judged)

@@ -14,7 +14,7 @@ from netdyno.experiment.record import Record, TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.stats.estimate import mean, t_half_width, t_interval
 from netdyno.stats.observation import Observation
-from netdyno.switch import shares
+from netdyno.switch import conditions, shares
 from netdyno.switch.bench import Spec, workload
 from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
 from netdyno.switch.chain.effect import probe_paths
@@ -161,7 +161,7 @@ def search(
         return words(chain, int(trial.setting["functions"]))
 
     with entry.open_entry(study, metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
-        paths = {"client": request.bench.path} if request.bench.path else {}
+        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load()
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
@@ -176,7 +176,7 @@ def search(
                 return made
 
             found = bisect(there, measure)
-            version = f"{chain.switch} {lab.switch.version()}"
+            version = lab.switch.version()
         # all is measured: an interrupt must not cost the result
         ends.enter_context(shield())
         longest = max((one.functions for one in found if one.verdict == "holds"), default=None)
@@ -186,7 +186,7 @@ def search(
             "segments": False, "contrasts": [], "again": {},
             "arms": [
                 {"name": words(chain, one.functions), "setting": {"functions": one.functions},
-                 "version": version, "about": DRIVERS[chain.switch].about,
+                 "version": f"{chain.switch} {version}", "about": DRIVERS[chain.switch].about,
                  "metrics": {k: {"unit": m.unit, "values": [s.metrics.get(k) for s in seen[one.functions]
                                                              if s.valid]} for k, m in metrics.items()},
                  "trials": [trial_document(s) for s in seen[one.functions]]}
@@ -194,6 +194,7 @@ def search(
             ],
             "verified": [one.document() for one in proof.directions],
             "tunnel": proof.tunnel.document() if proof.tunnel else None,
+            "conditions": conditions.of(kept, request.bench, {chain.switch: version}, before),
         }  # fmt: skip
         unknown = min(
             (one.functions for one in found

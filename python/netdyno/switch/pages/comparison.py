@@ -11,6 +11,7 @@ from typing import Any
 from netdyno.report import units
 from netdyno.report.change import MARKS, measured, shift
 from netdyno.report.comparison import Block, Row, effects, lost
+from netdyno.report.metric_names import listed, metric_name
 from netdyno.report.page import Download
 from netdyno.report.points import chart, points
 from netdyno.report.quantity import scale
@@ -18,7 +19,7 @@ from netdyno.report.study import Study, StudyPage, document, facts
 from netdyno.report.table import Cell, Column, Table, data, number
 from netdyno.report.text import Data, M, Msg
 from netdyno.stats.estimate import mean, sd
-from netdyno.switch.pages import path
+from netdyno.switch.pages import conditions, path
 from netdyno.switch.pages.path import Path
 
 
@@ -30,6 +31,7 @@ class Comparison(StudyPage):
     blocks: list[Block] = field(default_factory=list)
     path: Path | None = None
     """Of a measured chain: where the time goes."""
+    conditions: Table | None = None
 
 
 def build(study: Study) -> Comparison:
@@ -52,7 +54,7 @@ def build(study: Study) -> Comparison:
     heading = max(names, key=len) if "chain" in found else " / ".join(names)
     return Comparison(
         heading, facts([study], study), state, verdict, lead, said, charts,
-        downloads, table(found), blocks, path.build(found),
+        downloads, table(found), blocks, path.build(found), conditions.table(study),
     )  # fmt: skip
 
 
@@ -76,18 +78,18 @@ def short(found: Mapping[str, Any]) -> dict[str, Any]:
 def conclusion(found: Mapping[str, Any]) -> tuple[str, Msg, Msg, list[Msg]]:
     """Which differences are shown, and which are not."""
     shown: list[Msg] = []
-    same: list[str] = []
+    same: list[Msg] = []
     for one in found["contrasts"]:
         sides = Data(f"{one['b']} / {one['a']}")
         for f in one["metrics"]:
-            metric = Data(f["metric"]["name"])
+            metric = metric_name(f["metric"]["name"])
             if f["verdict"] in MARKS:
                 shown.append(M("{sides}: {metric} {change}", sides=sides, metric=metric, change=shift(f)))
             elif f["verdict"] in ("not shown", "no effect"):
-                same.append(f"{sides.text} {metric.text}")
+                same.append(M("{sides} {metric}", sides=sides, metric=metric))
     said = list(shown)
     if same:
-        said.append(M("No difference shown: {what}", what=Data(", ".join(same))))
+        said.append(M("No difference shown: {what}", what=listed(same)))
     for one in found["contrasts"]:
         said += [
             M("{sides}: {what}", sides=Data(f"{one['b']} / {one['a']}"), what=gone) for gone in lost(one)
@@ -118,7 +120,7 @@ def table(found: Mapping[str, Any]) -> Table:
         [
             Column(M("Functions") if chain else M("Switch"), numeric=False),
             Column(M("Version"), numeric=False), Column(M("Trials")),
-            *(Column(Data(name)) for name in metrics), Column(M("Variation of throughput")),
+            *(Column(metric_name(name)) for name in metrics), Column(M("Variation of throughput")),
             Column(M("CPU of the switch")), Column(M("Packets that it dropped")),
             Column(M("Packets sent and not received")),
         ],
@@ -183,8 +185,9 @@ def repetitions(arms: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for number, value in enumerate(one["metrics"][name]["values"], 1)
             if value is not None
         ]
-        view = points(Data(name), M("Repetition"), "id", found, kinds, joined=tuple(kinds))
-        made.append(chart(f"trials-{name}", Data(name), own, [view]))
+        title = metric_name(name)
+        view = points(title, M("Repetition"), "id", found, kinds, joined=tuple(kinds))
+        made.append(chart(f"trials-{name}", title, own, [view]))
     return made
 
 
@@ -201,7 +204,7 @@ def seconds(arms: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
     if not found:
         return []
-    view = points(Data("throughput"), M("Second, all repetitions in a row"), "id", found, kinds,
+    view = points(metric_name("throughput"), M("Second, all repetitions in a row"), "id", found, kinds,
                   joined=tuple(kinds))  # fmt: skip
     return [chart("series", M("Throughput in each second"), own, [view])]
 

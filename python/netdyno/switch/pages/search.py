@@ -5,6 +5,7 @@ from __future__ import annotations
 from netdyno.report import units
 from netdyno.report.study import Study, document, facts
 from netdyno.report.text import Data, M, Msg
+from netdyno.switch.pages import conditions
 from netdyno.switch.pages.comparison import Comparison, repetitions, seconds, series_csv, table
 
 
@@ -29,5 +30,14 @@ def build(study: Study) -> Comparison:
     downloads = [document(study), series_csv(study["name"], arms)]
     title = f"{study['name']}"
     return Comparison(
-        title, facts([study], study), state, verdict, lead, said, charts, downloads, table(found)
+        title,
+        facts([study], study),
+        state,
+        verdict,
+        lead,
+        said,
+        charts,
+        downloads,
+        table(found),
+        conditions=conditions.table(study),
     )
