@@ -48,7 +48,8 @@ class Quality:
 
 
 class Health:
-    """Of one path: its probes, and whether it is good. It becomes worse at once, and good after `hold`."""
+    """Of one path: its probes, and whether it is good. It becomes worse at once, and good after `hold`. From
+    `down` it is degraded at once if its window is within the limits, else after `hold`."""
 
     def __init__(self, policy: Wan) -> None:
         self._policy = policy
@@ -59,6 +60,8 @@ class Health:
         """Until it is known to be good."""
         self.why = "not probed yet"
         self._good_since: float | None = None
+        self._answers_since: float | None = None
+        """Since when not every probe of the window is lost."""
         self.known = False
         """Whether a window of probes was judged."""
 
@@ -108,9 +111,16 @@ class Health:
             self._good_since = None
             if full or self.known:
                 self.known = True
-                down = seen.probes >= self._policy.window and seen.lost == seen.probes
-                self.state, self.why = "down" if down else "degraded", why
+                self.state, self.why = "down" if self._is_down(seen) else "degraded", why
         return self.state != before
+
+    def _is_down(self, seen: Quality) -> bool:
+        """Whether nothing is answered; one that was down stays so until some probes are answered for `hold`."""
+        if seen.probes >= self._policy.window and seen.lost == seen.probes:
+            self._answers_since = None
+            return True
+        self._answers_since = self._answers_since or seen.until
+        return self.state == "down" and seen.until - self._answers_since < self._policy.held
 
 
 def choose(order: Sequence[str], now: str, states: Mapping[str, State]) -> str:

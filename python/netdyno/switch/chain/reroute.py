@@ -79,6 +79,8 @@ class Rerouting:
     after: str
     moves: int
     """Moves while paths were worse."""
+    crowded: int
+    """Most of these within one `hold`."""
     decided: float | None
     """From the fault until its first move was decided, seconds; None: it did not move."""
     confirmed: float | None
@@ -187,8 +189,8 @@ def run(
         with monitor.still():
             after = verifying.verify(lab)
     classes = [
-        _rerouting(lab.chain, traffic, before, during, dict(lab.by), moved, began, returned.get(traffic),
-                   states, measured.get(traffic))
+        _rerouting(lab.chain, wan.held, traffic, before, during, dict(lab.by), moved, began,
+                   returned.get(traffic), states, measured.get(traffic))
         for traffic in before
     ]  # fmt: skip
     wrong = next((found for one in classes if (found := _wrong(one, faults))), late)
@@ -297,6 +299,7 @@ def _settled(lab: ChainLab, monitor: PathMonitor) -> bool:
 
 def _rerouting(
     chain: Chain,
+    hold: float,
     traffic: str,
     before: Mapping[str, str],
     during: Mapping[str, str],
@@ -319,6 +322,7 @@ def _rerouting(
         says = f"no path within the limits: stays on {path}" if len(order) > 1 else f"may take {path} only"
     return Rerouting(
         traffic, before[traffic], path, after[traffic], len(own),
+        max((sum(0 <= one.decided - of.decided < hold for one in own) for of in own), default=0),
         first.decided - began if first else None, first.confirmed - began if first else None, back, says,
         stream,
     )  # fmt: skip
@@ -327,8 +331,9 @@ def _rerouting(
 def _wrong(one: Rerouting, faults: Sequence[PathFault]) -> str:
     """What the policy is not to do with a class."""
     hit = {of.path for of in faults}
-    if hit and one.moves > len(hit):
-        return f"{one.traffic} moved {one.moves} times between paths, of which {len(hit)} became worse"
+    if hit and one.crowded > len(hit):
+        paths = f"between paths of which {len(hit)} became worse"
+        return f"{one.traffic} moved {one.crowded} times {paths} within one `hold`"
     if hit and one.before not in hit and one.moves:
         return f"{one.traffic} left {one.before}, which nothing was done to"
     if one.says.startswith("moved") and one.stream and one.stream.outage is None:
