@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.lab import impairment
 from netdyno.switch.chain import failover, layout
 from netdyno.switch.chain.failover import FailoverReport
 from netdyno.switch.chain.lab import ChainLab
@@ -136,3 +138,41 @@ def test_what_goes_wrong_is_told() -> None:
     assert "no datagram" in report("bypassed", None, good, good)
     assert "with b failed" in report("bypassed", 0.3, bad, good)
     assert "after the repair" in report("bypassed", 0.3, good, bad)
+
+
+@root
+def test_a_flow_of_others_that_comes_during_a_failover_is_told() -> None:
+    """Both proofs know of it, and so must what is concluded from them."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    vnfs = {"a": {"kind": "bridge", "on_failure": "open"}, "b": {"kind": "bridge"}}
+    with ChainLab(checked({"vnfs": vnfs, "chain": ["a", "b"], "controller": "embedded"}, "x")) as lab:
+
+        def told(said: str) -> None:
+            if not said.startswith("verified"):
+                numbers = lab.switch.numbers
+                match = f"cookie=0x77,priority=60000,in_port={numbers['p0']},tcp,tp_dst=80"
+                command = lab.switch.commands()["flows"].replace("dump-flows", "add-flow").split()
+                subprocess.run([*command, f"{match},actions=output:{numbers['p1']}"], check=True)
+
+        found = failover.run(lab, "x", "a", "stop", told)
+    assert found.first_fault.startswith("with a failed, a flow that is not the chain's takes packets")
+    (flow,) = found.document()["foreign_flows"]
+    assert "0x77" in flow
+
+
+@root
+def test_datagrams_of_a_long_path_are_awaited() -> None:
+    """The round trip is longer than what a local one is given."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    vnfs = {"a": {"kind": "bridge", "on_failure": "open"}}
+    way = {"delay": {"constant": "230ms"}}
+    with ChainLab(
+        checked({"vnfs": vnfs, "chain": ["a"]}, "x"), {CLIENT: dict.fromkeys(impairment.WAYS, way)}
+    ) as lab:
+        datagrams = failover.NumberedDatagrams(lab)
+        datagrams.await_echo(30)
+        time.sleep(1)
+        sent, lost, outage = datagrams.finish()
+    assert sent > 50 and outage is not None and lost <= sent // 20, "those of the last 0.46 s are awaited"

@@ -63,8 +63,8 @@ class FailoverReport:
         if self.failure.result != "chain cut" and self.outage is None:
             return f"{self.host} failed, and no datagram got through after that"
         for proof, when in ((self.during, f"with {self.host} failed"), (self.after, "after the repair")):
-            if odd := next((one for one in proof.directions if not one.good), None) if proof else None:
-                return f"{when}, {odd.traffic} {odd.direction}: {odd.fault or odd.untested}"
+            if proof and not proof.good:
+                return f"{when}, {proof.first_fault}"
         return ""
 
     def document(self) -> dict[str, Any]:
@@ -76,6 +76,8 @@ class FailoverReport:
             "outage": self.outage,
             "directions": [one.document() for one in self.during.directions],
             "after": [one.document() for one in self.after.directions] if self.after else [],
+            "foreign_flows": sorted({str(flow) for proof in (self.during, self.after) if proof
+                                     for flow in proof.foreign}),
         }  # fmt: skip
 
 
@@ -109,6 +111,7 @@ def run(
     with Monitor(lab) as monitor:
         datagrams = NumberedDatagrams(lab)
         try:
+            datagrams.await_echo(PATIENCE)
             time.sleep(UNDISTURBED)
             began = time.monotonic()
             _fail(lab, host, how)
@@ -152,7 +155,8 @@ def _repair(lab: ChainLab, host: str, how: How) -> bool:
 class NumberedDatagrams:
     """Senders of numbered datagrams that are echoed. They wait for no echo: what is lost stops none.
 
-    They are of one class of traffic; `late` is for how long echoes may be on their way, seconds.
+    They are of one class of traffic; `late` is for how long echoes may be on their way at least, seconds:
+    those that took longer are awaited for as long.
     """
 
     def __init__(
@@ -160,7 +164,7 @@ class NumberedDatagrams:
     ) -> None:
         known = layout.addresses(lab.chain)
         to = (known.server, port_of(lab.chain, traffic))
-        self._late = late
+        self._late, self._longest = late, 0.0
         self._stop, self._ended = threading.Event(), threading.Event()
         self._sent: list[list[float]] = [[] for _ in range(flows)]
         self._back: list[set[int]] = [set() for _ in range(flows)]
@@ -180,6 +184,17 @@ class NumberedDatagrams:
         for thread in self._threads:
             thread.start()
 
+    def await_echo(self, seconds: float) -> None:
+        """Wait until one has come back, for so long at most: how long it took is known then."""
+        until = time.monotonic() + seconds
+        while not self._longest and time.monotonic() < until:
+            time.sleep(GAP)
+
+    @property
+    def _awaited(self) -> float:
+        """Seconds that an echo may be on its way: half as long again as the longest took."""
+        return self._late + 1.5 * self._longest
+
     def finish(self) -> tuple[int, int, float | None]:
         """Datagrams sent and lost, and the longest time between two that came back, of any sender, seconds.
 
@@ -194,7 +209,7 @@ class NumberedDatagrams:
         longest: float | None = 0.0
         for times, back in zip(self._sent, self._back, strict=True):
             came = [times[number] for number in sorted(back)]
-            if not came or times[-1] - came[-1] > max(UNDISTURBED / 2, self._late):
+            if not came or times[-1] - came[-1] > max(UNDISTURBED / 2, self._awaited):
                 longest = None
             elif longest is not None:
                 gaps = [b - a for a, b in pairwise(came)]
@@ -216,8 +231,8 @@ class NumberedDatagrams:
                     self._sent[at].append(time.monotonic())
             self._receive()
         # echoes that are on their way
-        until = time.monotonic() + self._late
-        while time.monotonic() < until:
+        ended = time.monotonic()
+        while time.monotonic() < ended + self._awaited:
             self._receive()
             time.sleep(GAP)
         self._ended.set()
@@ -226,7 +241,9 @@ class NumberedDatagrams:
         for at, made in enumerate(self._clients):
             with contextlib.suppress(OSError):
                 while True:
-                    self._back[at].add(int(made.recv(64)))
+                    number = int(made.recv(64))
+                    self._back[at].add(number)
+                    self._longest = max(self._longest, time.monotonic() - self._sent[at][number])
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
