@@ -253,7 +253,9 @@ def test_words_of_faults(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
 
 def test_what_goes_against_the_policy_is_told() -> None:
     stays = reroute.Rerouting("x", "a", "a", "a", 0, 0, None, None, None, "stays", reroute.Stream(9, 0, 0.1))
-    moved = replace(stays, during="b", moves=1, crowded=1, decided=0.2, confirmed=0.3, back=1.0, says="moved to b")
+    moved = replace(
+        stays, during="b", moves=1, crowded=1, decided=0.2, confirmed=0.3, back=1.0, says="moved to b"
+    )
     cut = [PathFault("a", reroute.NOTHING)]
     assert not reroute._wrong(stays, cut) and not reroute._wrong(moved, cut)
     assert "moved 2 times" in reroute._wrong(replace(moved, moves=2, crowded=2), cut)

@@ -115,7 +115,7 @@ class Health:
         return self.state != before
 
     def _is_down(self, seen: Quality) -> bool:
-        """Whether nothing is answered; one that was down stays so until some probes are answered for `hold`."""
+        """No probe is answered; one that was down stays so until some probes are answered for `hold`."""
         if seen.probes >= self._policy.window and seen.lost == seen.probes:
             self._answers_since = None
             return True
