@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from netdyno.errors import Error
 from netdyno.lab import sockets
+from netdyno.lab.counters import NET, increases, parse_pairs
 from netdyno.lab.dut.base import Settings
 from netdyno.lab.workload.base import (
     RETRANSMITTED,
@@ -25,6 +26,7 @@ from netdyno.lab.workload.base import (
     start_server,
     unreadable,
 )
+from netdyno.lab.workload.datagram_loss import UNCERTAIN, DatagramCounts, left_over
 from netdyno.stats.observation import Metric
 from netdyno.system import namespace
 
@@ -82,11 +84,13 @@ class _Iperf3(Workload):
     in_containers = True
     needs_ports: ClassVar[tuple[tuple[str, int], ...]] = (("tcp", PORT),)
     programs: ClassVar[Mapping[str, str]] = {"iperf3": "iperf3"}
+    serving: ClassVar[tuple[str, ...]] = ()
+    """Further arguments of the server."""
 
     def open(self, site: Site, stack: contextlib.ExitStack) -> None:
         """Start the server and wait until it listens."""
         program = site.program("iperf3", "iperf3")
-        command = [program, "-s", "-B", site.address, "-p", str(PORT), "--forceflush"]
+        command = [program, "-s", "-B", site.address, "-p", str(PORT), "--forceflush", *self.serving]
         if guest := site.guests[1]:
             guest.serve(command, lambda text: listens(text, PORT), stack)
             return
@@ -147,6 +151,7 @@ class Iperf3Udp(_Iperf3):
     about = "datagrams at a fixed rate (iperf3 -u)"
     Options = UdpOptions
     needs_ports = (("tcp", PORT), ("udp", PORT))
+    serving = ("-J",)
     metrics = metric_table(
         Metric("throughput", "bit/s", "higher"),
         Metric("loss", "ratio", "lower", zero_is_best=True),
@@ -154,9 +159,10 @@ class Iperf3Udp(_Iperf3):
     )
 
     def run(self, site: Site, seed: int) -> WorkloadResult:
-        """Send."""
-        plain = self.client(site, "-u", "-b", self.options.rate)
-        return WorkloadResult(udp(plain), series=intervals(plain))
+        """Send, and compare what both ends count."""
+        before = _kernel(site)
+        plain = self.client(site, "-u", "-b", self.options.rate, "--get-server-output")
+        return udp(plain, left_over(increases(before, _kernel(site))))
 
 
 class Glance:
@@ -184,7 +190,6 @@ class Glance:
 
 def listening(space: str | None, port: int) -> bool:
     """Whether some TCP socket of a namespace listens on a port."""
-    from netdyno.lab.counters import NET
 
     def is_listening() -> bool:
         for name in ("tcp", "tcp6"):
@@ -261,15 +266,36 @@ def _rate(second: Mapping[str, Any]) -> float | None:
     return float(rate) if isinstance(rate, int | float) and not isinstance(rate, bool) else None
 
 
-def udp(plain: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a UDP client's JSON."""
-    lost, sent = _number(plain, "sum", "lost_packets"), _number(plain, "sum", "packets")
-    loss = lost / sent if sent else 1.0
-    return {
-        "throughput": _number(plain, "sum", "bits_per_second") * (1 - loss),
-        "loss": loss,
+def udp(plain: Mapping[str, Any], left: float = 0.0) -> WorkloadResult:
+    """The metrics of a UDP client's JSON that has the server's in it; `left`: datagrams that arrived and that
+    no program read. Raises Error."""
+    counts = DatagramCounts.of(plain)
+    least, greatest = counts.loss(left)
+    metrics = {
+        "throughput": _number(plain, "sum", "bits_per_second") * (1 - least),
+        "loss": least,
         "jitter": _number(plain, "sum", "jitter_ms"),
     }
+    counted = {
+        "iperf3.sent": float(counts.sent),
+        "iperf3.received": float(counts.read),
+        "iperf3.out_of_order": float(counts.disordered),
+    }
+    series = intervals(plain["server_output_json"])
+    if round((greatest - least) * counts.sent) <= UNCERTAIN * counts.sent:
+        return WorkloadResult(metrics, counted, series=series)
+    wrong = (
+        f"{counts.disordered:,} datagrams came out of order or twice, and iperf3 does not tell which: the "
+        f"loss is between {least:.2%} and {greatest:.2%}; the workload stream counts each datagram once"
+    )
+    return WorkloadResult(metrics, counted, wrong, series)
+
+
+def _kernel(site: Site) -> dict[str, float]:
+    """What the server's kernel counts of IP, TCP and UDP; nothing where the server is another machine."""
+    if site.guests[1]:
+        return {}
+    return namespace.inside(site.server, lambda: parse_pairs((NET / "snmp").read_text()))
 
 
 def _number(plain: Mapping[str, Any], part: str, key: str) -> float:
