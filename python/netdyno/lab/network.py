@@ -13,7 +13,7 @@ from typing import Any
 from netdyno.errors import Error
 from netdyno.lab import impairment
 from netdyno.lab.cable import Cable, ImpairedCable, Plug, Veth
-from netdyno.lab.links import Links
+from netdyno.lab.links import UNASKED, Links
 from netdyno.lab.node import NODES, Node
 from netdyno.lab.topology import End, Link, Topology, expand, need_root
 from netdyno.system.journal import Journal, journal
@@ -114,6 +114,15 @@ class Network:
         for link, cable in self._cables:
             if (counters := cable.counters()) is not None:
                 yield link, counters
+
+    def unasked(self) -> int:
+        """Packets that impaired links dropped so far without being asked to."""
+        return sum(
+            int(stats[way][name])
+            for _, stats in self.impaired()
+            for way in impairment.WAYS
+            for name in UNASKED
+        )
 
     def impaired_links(self) -> dict[str, Any] | None:
         """Where impaired links are asked for their counters, and by which names; None: there are none."""

@@ -28,7 +28,6 @@ from netdyno.lab import effect, impairment
 from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.dut.base import DutSite
 from netdyno.lab.impairment import TrialSeeds
-from netdyno.lab.links import UNASKED
 from netdyno.lab.network import Network
 from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
@@ -300,7 +299,7 @@ class SwitchBench:
         sampler = stack.enter_context(Sampler(places))
         before, lost_before = counted(switches), reasons(switches)
         cpu, begin, why = used(switches), time.monotonic(), ""
-        lost = self._lost()
+        unasked = network.unasked()
         drawn = network.draw_anew(self._seeds.next(self.spec.model_dump(mode="json"), dict(setting), seed))
         metrics: Mapping[str, float] = {}
         counters: dict[str, float] = {}
@@ -330,8 +329,7 @@ class SwitchBench:
                 counters |= moved(before, counted(switches))
                 counters |= _more(lost_before, reasons(switches))
         why = why or receiver_lost(metrics, counters)
-        if unasked := self._lost() - lost:
-            why = why or f"the path had no room for {unasked} packets"
+        why = why or no_room(network.unasked() - unasked)
         return Observation(
             setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
         )
@@ -465,16 +463,6 @@ class SwitchBench:
         if self._probed:
             self.note(self._probed)
 
-    def _lost(self) -> int:
-        """Packets that impaired links dropped so far without being asked to."""
-        assert self.network is not None
-        return sum(
-            int(stats[way][name])
-            for _, stats in self.network.impaired()
-            for way in impairment.WAYS
-            for name in UNASKED
-        )
-
 
 def _pinged(both: Machines, switches: Sequence[Switch], size: int, until: float) -> bool:
     """Whether a ping of so many bytes, or a small one, from the client's machine is answered."""
@@ -562,6 +550,11 @@ def receiver_lost(metrics: Mapping[str, float], counters: Mapping[str, float]) -
     if "loss" not in metrics or overflows <= FEW_OVERFLOWS * counters.get("server/UdpInDatagrams", 0.0):
         return ""
     return "the receiver's socket buffer overflowed: datagrams were lost that had arrived"
+
+
+def no_room(packets: int) -> str:
+    """That an impaired path dropped packets that it was not asked to; empty: it did not."""
+    return f"the path had no room for {packets:,} packets" if packets else ""
 
 
 FEW_OVERFLOWS = 0.001

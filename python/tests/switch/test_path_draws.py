@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -10,9 +11,14 @@ from typing import Any
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.lab.impairment import TrialSeeds
-from netdyno.lab.links import Links
+from netdyno.lab.impairment import WAYS, TrialSeeds
+from netdyno.lab.links import UNASKED, Links
+from netdyno.lab.network import Network
+from netdyno.lab.topology import Topology
 from netdyno.switch.bench import Spec, SwitchBench
+from netdyno.switch.chain.bench import ChainBench
+from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.spec import checked
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.reproduce import study as studies
 from netdyno.system import namespace
@@ -117,3 +123,29 @@ def test_a_search_probes_its_paths(
     file.unlink()
     assert call(["reproduce", "switches", "longest", "--quick", "--runs", str(tmp_path / "runs")]) == 92
     assert "ND-92-65" in capfd.readouterr().err
+
+
+@root
+@pytest.mark.parametrize("through", ["switch", "chain"])
+def test_a_trial_for_whose_packets_a_path_had_no_room_is_invalid(
+    through: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its losses are of the machine, and neither of the switch nor of what the path was asked to do."""
+    counted = itertools.count(0, 1000)
+    monkeypatch.setattr(Network, "unasked", lambda self: next(counted))
+    spec = Spec(options={"seconds": 1})
+    if through == "switch":
+        with SwitchBench(spec) as made:
+            seen = made.measure(BRIDGE, 1)
+    else:
+        if why := DRIVERS["ovs-netdev"].missing():
+            pytest.skip(why)
+        with ChainLab(checked({"vnfs": {"a": {"kind": "bridge"}}, "chain": ["a"]}, "x")) as lab:
+            seen = ChainBench(lab, spec).measure({"functions": 1}, 1)
+    assert not seen.valid and seen.why == "the path had no room for 1,000 packets"
+
+
+def test_what_links_drop_without_being_asked_is_counted_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = {way: dict.fromkeys(UNASKED, 2) | {"dropped": 9} for way in WAYS}
+    monkeypatch.setattr(Network, "impaired", lambda self: iter([(None, stats), (None, stats)]))
+    assert Network(Topology(hosts={}, links=[]), "x").unasked() == 2 * 2 * 2 * len(UNASKED)

@@ -15,7 +15,7 @@ from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import container, guests, remote, shares
-from netdyno.switch.bench import Spec, moved, receiver_lost, tell_endpoints, workload
+from netdyno.switch.bench import Spec, moved, no_room, receiver_lost, tell_endpoints, workload
 from netdyno.switch.chain import fleet, hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
@@ -71,7 +71,8 @@ class ChainBench:
                     self._seeds.next(lab.chain.model_dump(mode="json"), dict(setting), seed)
                 )
                 seen_before = hops.counters(lab, passed)
-                before, cpu, begin = lab.counters(), lab.cpu(), time.monotonic()
+                before, cpu, unasked = lab.counters(), lab.cpu(), lab.network.unasked()
+                begin = time.monotonic()
                 try:
                     seen = load.run(site, seed)
                     if load.client_stays:
@@ -100,7 +101,7 @@ class ChainBench:
                 metrics, why = {}, missed
             if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
                 metrics[hops.CPU.name] = taken
-        why = why or receiver_lost(metrics, counters)
+        why = why or receiver_lost(metrics, counters) or no_room(lab.network.unasked() - unasked)
         return Observation(
             setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
         )
