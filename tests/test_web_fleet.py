@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import urllib.error
+from typing import Any
 
 import pytest
 from browser import Page, ask, dashboard, doors, fill
@@ -96,7 +97,7 @@ def test_a_run_on_a_fleet_is_started_on_its_page_and_run_again(lab: Lab, page: P
     fill(page, "#url", "ping://127.0.0.1")
     fill(page, "#option-rate", "20")
     fill(page, "#option-devices", "4")
-    fill(page, "#duration", "6s")
+    fill(page, "#duration", "20s")
     page.tab_to("#fleet")
     page.press("fleet")
     assert page.js("document.querySelector('#fleet').value") == fleet
@@ -104,10 +105,11 @@ def test_a_run_on_a_fleet_is_started_on_its_page_and_run_again(lab: Lab, page: P
     page.wait("location.hash.startsWith('#/run/')", "the run does not start")
     about = "(document.querySelector('.under.about')?.innerText ?? '')"
     page.wait(f"{about}.includes('Hosts: left, right · Fleet: {fleet}')", "the hosts are not shown")
-    page.wait("!!document.querySelector('.state')", "the run is over before it is seen")
+    steer(page)
     page.wait("!!document.querySelector('.verdict h2')", "the run does not end")
     assert "Hosts: left, right" in page.js(about)
     assert hosts(lab, page) == ["left", "right"]
+    assert len(trial(lab, page)["paused"]) == 1 and [one["rate"] for one in trial(lab, page)["rates"]] == [12]
     # once more, on the same fleet; a packet capture of each host is in the run's folder
     again = "[...document.querySelectorAll('a.press')].find((one) => one.innerText === 'Run again')"
     page.js(f"void {again}.click()")
@@ -136,8 +138,26 @@ def test_a_run_on_a_fleet_is_started_on_its_page_and_run_again(lab: Lab, page: P
     lab.clean()
 
 
+def steer(page: Page) -> None:
+    """Pause a run, resume it and change its rate, on its page."""
+    state = "document.querySelector('.state')?.innerText"
+    button = "[...document.querySelectorAll('main button')].find((one) => one.innerText === '{}')"
+    for press, then in (("Pause", "paused"), ("Resume", "running")):
+        page.wait(f"{button.format(press)}?.disabled === false", f"there is no {press}")
+        page.js(f"void {button.format(press)}.click()")
+        page.wait(f"{state} === '{then}'", f"it is not {then}")
+    fill(page, "#rate", "12/s")
+    page.press("\ue007")
+    page.wait("!!document.querySelector('form.bar .hint')", "the rate is not changed")
+
+
 def hosts(lab: Lab, page: Page) -> list[str]:
     """Hosts that generated the load of the run that is shown."""
+    return [one["name"] for one in trial(lab, page)["hosts"] if one["devices"]]
+
+
+def trial(lab: Lab, page: Page) -> dict[str, Any]:
+    """The trial of the run that is shown."""
     run = page.js("location.hash").removeprefix("#/run/")
-    (trial,) = json.loads((lab.runs / run / "result.json").read_text())["legs"][0]["repetitions"]
-    return [one["name"] for one in trial["hosts"] if one["devices"]]
+    (one,) = json.loads((lab.runs / run / "result.json").read_text())["legs"][0]["repetitions"]
+    return dict(one)

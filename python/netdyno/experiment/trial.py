@@ -178,8 +178,7 @@ class TrialRun:
         loaded = client.call(
             "run.load", profile=whole, targets=targets or None, trial=trial or None, timeout=60.0
         )
-        # several daemons have no one place to be steered from
-        self._announce(loaded["groups"], "" if around.connect else str(client.address))
+        self._announce(loaded["groups"], str(client.address))
         events = client.subscribe()
         capture = profile.get("capture")
         if capture is not None and around.capture:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ class FleetClient:
 
     def __init__(self, fleet: Fleet, tolerate: int = 0, log: Callable[[str], None] = lambda _: None) -> None:
         """Connect to all; raises `ND-91-50` where one does not answer, `ND-92-91` where versions differ."""
-        self.address = Address(Path(f"fleet:{fleet.name}"))
+        token = f"{int(time.time() * 1000) % 10**9:09d}"
+        self.address = Address(paths.with_folder(paths.runtime() / f"nd-run-{token}.sock"))
+        """Where others of this machine see and steer the run, as that of a daemon."""
         self._fleet = fleet.name
         self._tolerate = tolerate
         self._log = log
@@ -55,11 +58,10 @@ class FleetClient:
         self._noted = False
         self._capture = Path()
         self._steering = ExitStack()
-        token = f"{int(time.time() * 1000) % 10**9:09d}"
         try:
             self._connect(fleet, token, journal())
             self._same_version()
-            self._steered(token, journal())
+            self._steered(journal())
         except BaseException:
             self.close()
             raise
@@ -159,14 +161,15 @@ class FleetClient:
                 fix = "Run `netdyno fleet down` and `netdyno fleet up` again"
                 raise Error("ND-92-91", what, at=host.name, fix=fix)
 
-    def _steered(self, token: str, notes: Journal) -> None:
-        """Let others of this machine see and steer the run, as that of a daemon."""
-        path = paths.with_folder(paths.runtime() / f"nd-run-{token}.sock")
+    def _steered(self, notes: Journal) -> None:
+        """Let others of this machine see and steer the run."""
+        path = self.address.path
+        assert path is not None, "it is a Unix socket"
         self._steering.callback(notes.undo, notes.write("path", path=str(path)))
         methods: Methods = {
             "run.status": lambda: self.status().model_dump(),
             "run.rate": lambda **given: self.call("run.rate", **given),
-            "run.stop": lambda: self.call("run.stop"),
+            **{name: partial(self.call, name) for name in STEERING},
         }
         self._steering.callback(SteeringSocket(path, methods).close)
 

@@ -30,7 +30,7 @@ from netdyno.report import runs as comparison
 from netdyno.stats import runs as differences
 from netdyno.store import Store, trusted
 from netdyno.systems import SYSTEMS
-from netdyno.web import assets, experiments, profiles, run_views, start, trend
+from netdyno.web import assets, experiments, follow, profiles, run_views, start, trend
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.bodies import body
 from netdyno.web.guard import Guard, address, failure
@@ -173,9 +173,7 @@ class Dashboard:
         """Pause or resume a run, or change its rate."""
         run = _name(request)
         folder = await asyncio.to_thread(_folder, run)
-        source = RunSource(run, folder)
-        await source.read()
-        daemon = str(source.follower.plan.get("daemon") or "")
+        daemon = await asyncio.to_thread(follow.daemon, folder)
         return JSONResponse(await asyncio.to_thread(start.steer, daemon, method, params))
 
 

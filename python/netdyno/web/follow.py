@@ -59,6 +59,17 @@ class Tail:
         return []
 
 
+def daemon(folder: Path) -> str:
+    """Where the trial under way is steered; empty where none is."""
+    tail, found = Tail(folder / EVENTS), ""
+    while lines := tail.lines():
+        for line in lines:
+            with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+                if b'"start"' in line and (event := json.loads(line))["event"] == "start":
+                    found = str(event["plan"].get("daemon") or "")
+    return found
+
+
 @dataclass
 class Update:
     """What is new: points of the charts, and whether all of them have to be drawn again."""

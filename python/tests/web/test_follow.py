@@ -10,7 +10,7 @@ import pytest
 
 from netdyno.experiment.events import EventFile
 from netdyno.experiment.view import NullView
-from netdyno.web.follow import CHUNK, Follower, Tail
+from netdyno.web.follow import CHUNK, Follower, Tail, daemon
 
 PLAN: Any = {
     "title": "x", "leg": "sockets", "trial": 1, "trials": 1, "duration": 5.0, "daemon": "/run/x.sock",
@@ -181,3 +181,16 @@ def test_thresholds_are_judged_as_points_come(folder: Folder, monkeypatch: pytes
     monkeypatch.setitem(PLAN, "thresholds", [{"metric": "a.mood", "max": 1}])
     folder.trial()
     assert passes() == [] and follower.now()["leg"] == "sockets"
+
+
+def test_what_is_steered_is_the_trial_under_way(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert daemon(folder.path) == ""
+    folder.trial()
+    # more than what is read at a time
+    line = "x" * 1_000_000
+    for _ in range(2 * CHUNK // len(line)):
+        folder.events.log(line)
+    assert daemon(folder.path) == "/run/x.sock"
+    monkeypatch.setitem(PLAN, "daemon", "/run/y.sock")
+    folder.trial()
+    assert daemon(folder.path) == "/run/y.sock"
