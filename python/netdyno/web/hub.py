@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
@@ -55,6 +56,8 @@ class Channel:
         self._reader: asyncio.Task[None] | None = None
         self._begun = asyncio.Event()
         """Set once the source was read for the first time."""
+        self._fault = ""
+        """What nobody foresaw, as it was told last."""
 
     async def watch(self) -> AsyncIterator[bytes]:
         """Messages for one watcher: the whole first, then what is new."""
@@ -96,14 +99,27 @@ class Channel:
                 self._snapshot = (self._number, _message("whole", await self.source.snapshot()))
             return self._snapshot
 
+    async def _look(self) -> Any:
+        """What is new. What cannot be read now may be the next time; what nobody foresaw is told where the
+        dashboard was started, once for as long as it is the same."""
+        try:
+            found = await self.source.read()
+        except (OSError, Error):
+            return None
+        except Exception as e:  # noqa: BLE001 - a page that stands still for good is worse
+            said = f"{type(e).__name__}: {e}"
+            if said != self._fault:
+                traceback.print_exc()
+            self._fault = said
+            return None
+        self._fault = ""
+        return found
+
     async def _read(self) -> None:
         while True:
             began = time.monotonic()
             async with self._using:
-                found = None
-                # what cannot be read now may be the next time
-                with contextlib.suppress(OSError, Error):
-                    found = await self.source.read()
+                found = await self._look()
                 if found is not None and self._begun.is_set():
                     self._number += 1
                     self._latest = _message("news", found)

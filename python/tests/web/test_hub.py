@@ -6,6 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
+from netdyno.errors import Error
 from netdyno.web.hub import Channel, Hub, Stream
 
 
@@ -104,12 +107,32 @@ def test_watchers_that_come_at_once_have_one_reader_and_nothing_twice() -> None:
     asyncio.run(main())
 
 
-def test_a_source_that_fails_once_is_read_again() -> None:
+@pytest.mark.parametrize("fault", [OSError(), Error("ND-92-35", "not now"), KeyError("nobody foresaw")])
+def test_a_source_that_fails_for_a_while_is_read_again(
+    fault: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Failing(Counting):
         async def read(self) -> Any:
-            if self.reads in (1, 3):
+            if self.reads in (1, 2):
                 self.reads += 1
-                raise OSError
+                raise fault
+            return await super().read()
+
+    async def main() -> None:
+        channel = Channel(Failing(5), 0.001, lambda: None)
+        assert [told(one)[0] async for one in channel.watch()][-1] == "over"
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    # once, where the dashboard was started
+    assert capsys.readouterr().err.count("KeyError") == isinstance(fault, KeyError)
+
+
+def test_a_source_that_fails_at_its_first_look_has_its_watchers_all_the_same() -> None:
+    class Failing(Counting):
+        async def read(self) -> Any:
+            if not self.reads:
+                self.reads += 1
+                raise KeyError("nobody foresaw")
             return await super().read()
 
     async def main() -> None:
