@@ -118,7 +118,7 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
         name, count = str(group.get("name")), group.get("devices", 1)
         if not isinstance(count, int) or count < 1:
             continue
-        shared = split(count, weights)
+        shared = _devices(group, count, weights)
         before = 0
         for i, part in enumerate(parts):
             if shared[i]:
@@ -153,6 +153,19 @@ def _ports(dpdk: dict[str, Any], part: Part) -> dict[str, Any]:
     return dpdk | {"ports": found}
 
 
+def _devices(group: Mapping[str, Any], count: int, weights: Sequence[float]) -> list[int]:
+    """Devices of a group on each host. A host whose share of a limit of the group would be none has none."""
+    shared = split(count, weights)
+    limits = (group.get("total"), table(table(group.get("load")).get("open")).get("max_flows"))
+    # a limit of 0 is none
+    for limit in (one for one in limits if isinstance(one, int) and one > 0):
+        while any(n and not part for n, part in zip(shared, split(limit, shared), strict=True)):
+            parts = split(limit, shared)
+            weights = [weight if part else 0 for weight, part in zip(weights, parts, strict=True)]
+            shared = split(count, weights)
+    return shared
+
+
 def _first(group: Mapping[str, Any]) -> int:
     """The number of a group's first device; the daemon refuses what is none."""
     found = group.get("first_device", 0)
@@ -166,7 +179,7 @@ def _group(group: Mapping[str, Any], shared: Sequence[int], i: int) -> dict[str,
     share = Fraction(shared[i], sum(shared))
     if isinstance(load.get("open"), dict):
         _scale(load["open"], share)
-        if isinstance(load["open"].get("max_flows"), int):
+        if load["open"].get("max_flows") and isinstance(load["open"]["max_flows"], int):
             load["open"]["max_flows"] = split(load["open"]["max_flows"], shared)[i]
         for stage in load["open"].get("stages") or ():
             _scale(stage, share)

@@ -41,6 +41,23 @@ def test_devices_follow_weights_and_rates_follow_devices() -> None:
     assert made[2].profile["transport"]["sockets"]["cores"] == [0, 1]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 7])
+def test_a_host_whose_share_of_a_limit_is_none_has_no_device(limit: int) -> None:
+    """0 would be no limit at all."""
+    load = {"open": {"rate": "60/s", "max_flows": limit}}
+    for group in ({"load": load}, {"total": limit}, {"load": load, "total": 1000}):
+        made = [one for one in shards(profile(devices=300, **group), PARTS) if one.profile["groups"]]
+        own = [one.profile["groups"][0] for one in made]
+        assert sum(one["devices"] for one in own) == 300
+        caps = [one["load"]["open"]["max_flows"] if "load" in one else one["total"] for one in own]
+        assert sum(caps) == limit and min(caps) > 0, caps
+        rates = [RATE.value(one["load"]["open"]["rate"], "") for one in own if "load" in one]
+        assert not rates or sum(rates) == pytest.approx(60)
+    # as many as there are devices
+    free = shards(profile(load={"open": {"rate": "60/s", "max_flows": 0}}), PARTS)
+    assert [one.profile["groups"][0]["load"]["open"]["max_flows"] for one in free] == [0, 0, 0]
+
+
 def test_stages_of_a_closed_loop_never_ask_for_more_devices_than_a_host_has() -> None:
     load = {"closed": {"stages": [{"over": "1s", "devices": n} for n in range(11)]}}
     groups = [one.profile["groups"][0] for one in shards(profile(load=load), PARTS)]
