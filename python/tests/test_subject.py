@@ -54,6 +54,12 @@ def test_a_run_is_about_its_target_load_and_duration() -> None:
     free.legs[0].repetitions[0].profile = {}
     assert subject(free).load == "10 devices", "a load without a schedule intends no rate"
     assert subject(made("r1", "http://a", 0, 10)).silent
+    # connections that begin while it is measured are not the load of a closed loop; of an open one they are
+    for load, rate in (({"closed": {"flows": 1}}, 100.0), ({"open": {"rate": "5/s"}}, 5.0)):
+        paced = made("r1", "http://a")
+        paced.legs[0].summary.groups[0].rates["flows_intended"] = Estimate(n=1, mean=5.0)
+        paced.legs[0].repetitions[0].profile = {"groups": [PROFILE["groups"][0] | {"load": load}]}
+        assert subject(paced).rate == rate
     assert named(f"http://{n}" for n in range(TARGETS + 2)).endswith(" +2")
     assert of_profiles([{"groups": [{"target": "http://me:secret@a/"}]}]).target == "http://***@a/"
 

@@ -93,20 +93,28 @@ def intended_loads(leg: Leg) -> dict[str, tuple[int, float]]:
             rate.mean if (rate := group.rates.get(name)) else 0.0
             for name in ("flows_intended", "messages_intended")
         )
-        paced = flows or (messages if _scheduled(leg, group.name) else 0.0)
+        given = _group(leg, group.name)
+        paced = messages if _scheduled(given) else 0.0
+        if not paced or "open" in (given.get("load") or {}):
+            paced = flows or paced
         found[group.name] = (group.devices, paced)
     return found
 
 
-def _scheduled(leg: Leg, name: str) -> bool:
-    """Whether messages fall due by a clock, and not when the last is answered."""
+def _group(leg: Leg, name: str) -> Mapping[str, Any]:
+    """A group of the profile."""
     profile = leg.repetitions[0].profile if leg.repetitions else {}
-    for group in profile.get("groups") or [] if isinstance(profile, Mapping) else []:
-        if group.get("name") == name:
-            model, given = models.of_group(group)
-            interval = given.get(model.quick.interval) if model.quick else None
-            return bool(given.get("rate")) or interval not in (None, 0, "0s", "0ns")
-    return False
+    groups = profile.get("groups") or [] if isinstance(profile, Mapping) else []
+    return next((group for group in groups if group.get("name") == name), {})
+
+
+def _scheduled(group: Mapping[str, Any]) -> bool:
+    """Whether messages fall due by a clock, and not when the last is answered."""
+    if not group:
+        return False
+    model, given = models.of_group(group)
+    interval = given.get(model.quick.interval) if model.quick else None
+    return bool(given.get("rate")) or interval not in (None, 0, "0s", "0ns")
 
 
 def _rate(leg: Leg) -> float | None:
