@@ -307,3 +307,19 @@ def test_a_leg_of_an_experiment_runs_on_a_fleet_and_is_resumed(fleet: FleetLab) 
     ended(fleet)
     done = fleet.run("run", lab.write("both.json", document), "-q")
     assert (done.code, "ND-104-90" in done.err) == (104, True), done.text
+
+
+def test_a_command_line_that_stood_still_keeps_what_was_measured(fleet: FleetLab) -> None:
+    """Its lease is over after 3 s: the agents end their runs, and have kept what they measured."""
+    fleet.up(fleet.hosts("local"))
+    child = fleet.lab.start(*fleet.load(60), prefix=fleet.prefix)
+    fleet.lab.sampled(points=5)
+    child.send_signal(signal.SIGSTOP)
+    time.sleep(5)
+    child.send_signal(signal.SIGCONT)
+    done = fleet.lab.wait(child)
+    assert done.code == 91, done.text
+    assert "heard nothing from us" in done.text and "10 s" not in done.err, done.text
+    assert {one.name for one in done.trial.hosts if not one.lost} == {"a", "b", "c"}
+    assert done.trial.groups[0].measured.messages_delivered > 0
+    ended(fleet)

@@ -36,6 +36,8 @@ LONGEST = 1 << 30
 DIGITS = 20
 """Of a whole number, its sign included: all of a 64-bit one."""
 
+SILENT = "ND-91-22"
+"""The code of an error where nothing answers in time."""
 INVALID = "ND-91-32"
 """An answer that is not what the method answers."""
 
@@ -210,7 +212,7 @@ class Client:
         except queue.Empty:
             self._waiting.pop(number, None)
             raise Error(
-                "ND-91-22",
+                SILENT,
                 f"no answer to {method} within {wait:g} s",
                 at=self.path,
                 fix="See the daemon's log; the machine may be overloaded",
@@ -292,10 +294,11 @@ class Client:
         while not self._resting.wait(HEARTBEAT):
             try:
                 self.call("control.heartbeat", timeout=self._silence or 5.0)
-            except Error:
+            except Error as e:
                 if self._lost or self._closed.is_set():
                     return
-                if self._silence:
+                # a refusal is an answer: the lease is over, as after this process stood still
+                if self._silence and e.code == SILENT:
                     self._why = f"nothing was heard for {self._silence:g} s"
                     with contextlib.suppress(OSError):
                         self._socket.shutdown(socket.SHUT_RDWR)
