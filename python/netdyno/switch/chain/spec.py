@@ -347,13 +347,28 @@ class Chain(Config):
 
 
 def checked(plain: Mapping[str, Any], at: str) -> Chain:
-    """A chain with the options of its functions and of its switch checked, too."""
-    made = config.check(Chain, dict(plain), "ND-104-82", at)
-    for name, one in made.vnfs.items():
-        config.check(KINDS[one.kind].Options, dict(one.options), "ND-104-82", f"{at}: vnfs.{name}.options")
+    """A chain with the options of its functions and of its switch checked, too.
+
+    Options of functions are what their kinds read: a number in quotes is a number from here on.
+    """
+    given = dict(plain)
+    if isinstance(vnfs := given.get("vnfs"), Mapping):
+        given["vnfs"] = _typed(vnfs, at)
+    made = config.check(Chain, given, "ND-104-82", at)
     kind = DRIVERS[made.switch]
     config.check(kind.Options, dict(made.options), "ND-104-82", f"{at}: options")
     return made
+
+
+def _typed(vnfs: Mapping[str, Any], at: str) -> dict[str, Any]:
+    """Functions with options as their kinds read them; what is no function is left to be refused."""
+    found = dict(vnfs)
+    for name, one in vnfs.items():
+        options = one.get("options") if isinstance(one, Mapping) else None
+        if isinstance(options, Mapping) and (kind := KINDS.get(str(one.get("kind")))):
+            read = config.check(kind.Options, dict(options), "ND-104-82", f"{at}: vnfs.{name}.options")
+            found[name] = {**one, "options": read.model_dump(mode="json", exclude_unset=True)}
+    return found
 
 
 def load(path: Path) -> Chain:

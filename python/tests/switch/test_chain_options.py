@@ -1,0 +1,50 @@
+"""Options of a chain's functions and of its switch: read once, and refused where they mean nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netdyno.errors import Error
+from netdyno.switch.chain.spec import Chain, checked, load
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+def of(kind: str, options: Any) -> Chain:
+    return checked({"vnfs": {"f": {"kind": kind, "options": options}}, "chain": ["f"]}, "x")
+
+
+def test_a_number_in_quotes_is_the_same_number_for_all_who_ask() -> None:
+    for servers in (3, "3", 3.0):
+        assert of("balancer", {"servers": servers}).servers() == 3
+    assert of("proxy", {"ports": ["80"]}).http("f") == [80]
+    assert of("balancer", {"servers": "3"}).vnfs["f"].options == {"servers": 3}
+
+
+def test_options_that_make_no_sense_are_named_by_their_place() -> None:
+    for kind, options, at in (
+        ("proxy", {"ports": ["http"]}, "x: vnfs.f.options: ports[0]"),
+        ("balancer", {"servers": 99}, "x: vnfs.f.options: servers"),
+        ("bridge", {"colour": "red"}, "x: vnfs.f.options: colour"),
+    ):
+        with pytest.raises(Error) as wrong:
+            of(kind, options)
+        assert (wrong.value.code, wrong.value.at) == ("ND-104-82", at)
+
+
+@pytest.mark.parametrize(
+    "plain", [{"chain": ["f"]}, {"vnfs": 3, "chain": ["f"]}, {"vnfs": {"f": 3}, "chain": ["f"]}]
+)
+def test_what_is_no_function_is_refused(plain: dict[str, Any]) -> None:
+    with pytest.raises(Error, match="ND-104-82") as wrong:
+        checked(plain, "x")
+    assert wrong.value.at.startswith("x: vnfs")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("chain*.yaml")), ids=lambda path: path.stem)
+def test_a_chain_that_was_read_is_read_alike_again(path: Path) -> None:
+    chain = load(path)
+    assert checked(chain.model_dump(), "x") == chain
