@@ -8,12 +8,12 @@ from pathlib import Path
 from netdyno import files
 from netdyno.cli import console
 from netdyno.cli.execute import put_back
-from netdyno.errors import Error
 from netdyno.lab.topology import need_root
 from netdyno.switch import compare
 from netdyno.switch.bench import Spec
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.proof import must_hold
 from netdyno.switch.chain.spec import REST, checked
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.verbs.chain import path_text, report
@@ -54,15 +54,10 @@ def run(as_json: bool, html: Path | None, runs: Path | None) -> None:
 
         files.write(html, render([found.document]), shared=True)
     if as_json:
-        directions = [one.document() for one in proof.directions]
-        console.document(
-            {"compare": found.document["result"], "chain": {"good": proof.good, "directions": directions}}
-        )
+        console.document({"compare": found.document["result"], "chain": proof.document()})
     else:
         show_arms(found.arms, found.contrasts, found.metrics, found.study.bench, found.repeat)
         console.line(f"chain: {path_text(chain, REST)}; telnet: {path_text(chain, 'telnet')}")
         report(proof)
         stored(found.study, found.document)
-    if not proof.good:
-        odd = next(one for one in proof.directions if not one.good)
-        raise Error("ND-99-40", f"{odd.traffic} {odd.direction}: {odd.fault or odd.untested}", at="demo")
+    must_hold(proof, "demo")

@@ -157,8 +157,8 @@ def test_a_flow_of_others_that_comes_during_a_failover_is_told() -> None:
 
         found = failover.run(lab, "x", "a", "stop", told)
     assert found.first_fault.startswith("with a failed, a flow that is not the chain's takes packets")
-    (flow,) = found.document()["foreign_flows"]
-    assert "0x77" in flow
+    proof = found.document()["during"]
+    assert not proof["good"] and "0x77" in proof["foreign_flows"][0]
 
 
 @root

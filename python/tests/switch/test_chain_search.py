@@ -13,6 +13,7 @@ from netdyno.cli.app import call
 from netdyno.stats.observation import Observation
 from netdyno.switch.chain import search as searching
 from netdyno.switch.chain.search import LengthResult, Verdict, bisect, coarse, judge, steps
+from netdyno.switch.chain.verify import Verification
 from netdyno.switch.chain.vnf.bridged import LimiterOptions
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.pages.search import build
@@ -87,7 +88,7 @@ def test_undecided_is_no_failure(
     monkeypatch.setenv("NETDYNO_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("NETDYNO_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(searching, "ChainLab", lambda *_, **__: nullcontext(SimpleNamespace(switch=NAMED)))
-    monkeypatch.setattr(searching, "proven", lambda *_: SimpleNamespace(directions=[], tunnel=None))
+    monkeypatch.setattr(searching, "proven", lambda *_: Verification([], 0.1, {}))
     monkeypatch.setattr(searching, "probe_paths", lambda *_: None)
     monkeypatch.setattr(searching, "probe_ports", lambda *_: None)
     monkeypatch.setattr(searching, "bench_of", lambda *_: nullcontext(None))

@@ -16,7 +16,7 @@ from netdyno.switch.chain import layout
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.liveness import LivenessEvent, Monitor
-from netdyno.switch.chain.measure import proven
+from netdyno.switch.chain.proof import first_fault, proven
 from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
 from netdyno.switch.chain.talk import port_of, set_dscp
@@ -62,10 +62,7 @@ class FailoverReport:
         """What did not go as it is to; empty: all did."""
         if self.failure.result != "chain cut" and self.outage is None:
             return f"{self.host} failed, and no datagram got through after that"
-        for proof, when in ((self.during, f"with {self.host} failed"), (self.after, "after the repair")):
-            if proof and not proof.good:
-                return f"{when}, {proof.first_fault}"
-        return ""
+        return first_fault({f"with {self.host} failed": self.during, "after the repair": self.after})
 
     def document(self) -> dict[str, Any]:
         """As JSON. Times in seconds."""
@@ -74,10 +71,7 @@ class FailoverReport:
             "cause": self.failure.cause, "result": self.failure.result, "detected": self.detected,
             "confirmed": self.confirmed, "restored": self.restored, "sent": self.sent, "lost": self.lost,
             "outage": self.outage,
-            "directions": [one.document() for one in self.during.directions],
-            "after": [one.document() for one in self.after.directions] if self.after else [],
-            "foreign_flows": sorted({str(flow) for proof in (self.during, self.after) if proof
-                                     for flow in proof.foreign}),
+            "during": self.during.document(), "after": self.after.document() if self.after else None,
         }  # fmt: skip
 
 

@@ -16,12 +16,12 @@ from netdyno.stats.observation import Metric
 from netdyno.switch import conditions, shares
 from netdyno.switch.bench import Spec, path_words, workload
 from netdyno.switch.chain import layout
-from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import bench_of, lengths, passed_functions, tell_ends
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.hops import CPU, added, backlog, hops, internals
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.prediction import Prediction, parts, predict
+from netdyno.switch.chain.proof import proven
 from netdyno.switch.chain.reach import probe_ports
 from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.verify import Verification
@@ -130,8 +130,7 @@ def measure(
             "bench": label, "repeat": count, "level": request.level, "segments": False,
             "chain": {"paths": {name: list(path) for name, path in chain.paths().items()},
                       "switch": chain.switch, "kinds": {name: one.kind for name, one in chain.vnfs.items()}},
-            "verified": [one.document() for one in proof.directions],
-            "tunnel": proof.tunnel.document() if proof.tunnel else None,
+            "proof": proof.document(),
             "arms": [
                 {"name": side.name, "setting": dict(side.setting), "version": f"{chain.switch} {version}",
                  "about": about,
@@ -179,16 +178,6 @@ def bench_label(bench: Spec, name: str, chain: Chain) -> str:
         f"{said.rpartition(', ')[0]}, {chain.tunnel}{over}, underlay MTU {chain.tunnel.mtu:,}, "
         f"MTU {layout.host_mtu(chain):,}"
     )
-
-
-def proven(lab: ChainLab, name: str, note: Callable[[str], None]) -> Verification:
-    """The verification of a chain. Raises Error where a packet does not follow its path."""
-    proof = verifying.verify(lab)
-    if not proof.good:
-        fix = "`netdyno chain verify` shows every hop"
-        raise Error("ND-99-40", proof.first_fault, at=name, fix=fix)
-    note(f"verified in {proof.seconds:.1f} s: every class followed its path")
-    return proof
 
 
 def words(chain: Chain, count: int) -> str:

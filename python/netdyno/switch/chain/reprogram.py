@@ -18,7 +18,7 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import lengths, shortened
 from netdyno.switch.chain.connections import DatagramReport, Datagrams
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.measure import proven
+from netdyno.switch.chain.proof import proven
 from netdyno.switch.chain.steering import CLIENT, SERVER, Rule
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
@@ -58,16 +58,14 @@ class ReprogramReport:
         """What was lost; empty: nothing."""
         if self.datagrams.lost:
             return f"{self.datagrams.lost:,} of {self.datagrams.sent:,} datagrams were lost"
-        if not self.verification.good:
-            return self.verification.first_fault
-        return ""
+        return self.verification.first_fault
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "lost": self.lost, "changes": [asdict(one) for one in self.changes],
             "datagrams": asdict(self.datagrams),
-            "directions": [one.document() for one in self.verification.directions],
+            "proof": self.verification.document(),
         }  # fmt: skip
 
 
@@ -116,7 +114,7 @@ def run(
     if len(there) < 2:
         what = "routers or NATs part the network of this chain: it has one length"
         raise Error("ND-104-82", what, at=name, fix="Use a chain of transparent functions")
-    proven(lab, name, lambda _: None)
+    proven(lab, name)
     turns = [*there[-2::-1], *there[1:]]
     made, rules = [], list(lab.rules)
     talking = Datagrams(lab, free_port(lab.chain))

@@ -14,9 +14,9 @@ from netdyno.lab import impairment
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.failover import PATIENCE, UNDISTURBED, NumberedDatagrams
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.measure import proven
 from netdyno.switch.chain.policy import choose
 from netdyno.switch.chain.probing import Move, PathChange, PathMonitor
+from netdyno.switch.chain.proof import first_fault, proven
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.tunnel import SWITCH, WAN
@@ -109,12 +109,7 @@ class RerouteReport:
     @property
     def first_fault(self) -> str:
         """What did not go as it is to; empty: all did."""
-        if self.wrong:
-            return self.wrong
-        for proof, when in ((self.during, "while paths were worse"), (self.after, "after that")):
-            if proof and not proof.good:
-                return f"{when}, {proof.first_fault}"
-        return ""
+        return self.wrong or first_fault({"while paths were worse": self.during, "after that": self.after})
 
     def document(self) -> dict[str, Any]:
         """As JSON. Times in seconds; those of paths from the fault on."""
@@ -122,8 +117,7 @@ class RerouteReport:
             "wrong": self.first_fault, "faults": list(self.faults),
             "classes": [asdict(one) for one in self.classes],
             "paths": [asdict(one) | {"at": one.at - self.began} for one in self.changes],
-            "directions": [one.document() for one in self.during.directions] if self.during else [],
-            "after": [one.document() for one in self.after.directions],
+            "during": self.during.document() if self.during else None, "after": self.after.document(),
         }  # fmt: skip
 
 

@@ -19,7 +19,8 @@ from netdyno.switch.bench import Spec, workload
 from netdyno.switch.chain.bench import ChainBench, bench_of, lengths, tell_ends
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.measure import bench_label, proven, words
+from netdyno.switch.chain.measure import bench_label, words
+from netdyno.switch.chain.proof import proven
 from netdyno.switch.chain.reach import probe_ports
 from netdyno.switch.chain.spec import Chain
 from netdyno.switch.compare import trial_document
@@ -192,8 +193,7 @@ def search(
                  "trials": [trial_document(s) for s in seen[one.functions]]}
                 for one in found
             ],
-            "verified": [one.document() for one in proof.directions],
-            "tunnel": proof.tunnel.document() if proof.tunnel else None,
+            "proof": proof.document(),
             "conditions": conditions.of(kept, request.bench, {chain.switch: version}, before),
         }  # fmt: skip
         unknown = min(

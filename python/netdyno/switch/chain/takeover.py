@@ -12,6 +12,7 @@ from netdyno.errors import Error
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.connections import ConnectionReport, Connections
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.proof import proven
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.controller.base import Replaceable, Takeover
@@ -44,9 +45,7 @@ class TakeoverReport:
             return f"a TCP connection was lost after {odd.messages:,} messages: {odd.lost}"
         if self.missing or self.excess:
             return f"flow entries are missing {self.missing} or too many {self.excess}"
-        if not self.verification.good:
-            return self.verification.first_fault
-        return ""
+        return self.verification.first_fault
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -54,7 +53,7 @@ class TakeoverReport:
             "lost": self.lost, "takeovers": [asdict(one) for one in self.takeovers],
             "connections": [asdict(one) for one in self.connections],
             "flows_missing": self.missing, "flows_excess": self.excess,
-            "directions": [one.document() for one in self.verification.directions],
+            "proof": self.verification.document(),
         }  # fmt: skip
 
 
@@ -76,6 +75,7 @@ def check(chosen: ControllerChoice, kills: int, how: How) -> None:
 
 def run(
     lab: ChainLab,
+    name: str,
     kills: int,
     connections: int = CONNECTIONS,
     how: How = "kill",
@@ -89,9 +89,7 @@ def run(
     controller = lab.controllers[switch]
     check(ControllerChoice(type(controller), controller.count, controller.options), kills, how)
     assert isinstance(controller, Replaceable), "it was checked"
-    before = verifying.verify(lab)
-    if not before.good:
-        raise Error("ND-99-40", before.first_fault, at="chain")
+    proven(lab, name)
     takeovers: list[Takeover] = []
     talking = Connections(lab, connections, free_port(lab.chain))
     try:

@@ -124,6 +124,16 @@ class Verification:
             )
         return str(self.tunnel.fault or "") if self.tunnel else ""
 
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "good": self.good, "fault": self.first_fault, "seconds": self.seconds,
+            "directions": [one.document() for one in self.directions],
+            "flows": {str(cookie): packets for cookie, packets in self.flows.items()},
+            "foreign_flows": [str(one) for one in self.foreign],
+            "tunnel": self.tunnel.document() if self.tunnel else None,
+        }  # fmt: skip
+
     @property
     def faults(self) -> list[Fault]:
         """The first departure of each class and direction, and what is wrong with the tunnel."""

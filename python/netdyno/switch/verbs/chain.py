@@ -198,7 +198,7 @@ def verify(
                 note(name, seen, not seen.named and any(one.host == TUNNEL for one in seen.faults))
     wrong = next((one.first_fault for _, one in every if not one.good), "")
     if as_json:
-        first, *others = (({"paths": dict(by)} if chain.wan else {}) | _document(one) for by, one in every)
+        first, *others = (({"paths": dict(by)} if chain.wan else {}) | one.document() for by, one in every)
         console.document({
             **first, "good": not wrong and not missed, "mutants": broken, "not_tested": unproven(chain),
             **({"other_paths": others} if chain.wan else {}),
@@ -219,16 +219,6 @@ def verify(
         raise Error("ND-99-40", wrong, at=str(file))
     if missed:
         raise Error("ND-99-40", f"a mutant was not named: {missed[0]}", at=str(file))
-
-
-def _document(found: Verification) -> dict[str, object]:
-    return {
-        "good": found.good, "seconds": found.seconds,
-        "directions": [one.document() for one in found.directions],
-        "flows": {str(k): v for k, v in found.flows.items()},
-        "foreign_flows": [str(one) for one in found.foreign],
-        "tunnel": found.tunnel.document() if found.tunnel else None,
-    }  # fmt: skip
 
 
 def report(found: Verification) -> None:

@@ -107,7 +107,7 @@ def takeover(
     need_root()
     put_back()
     with Interrupts().installed() as interrupts, ChainLab(chain, shield=interrupts.shielded) as lab:
-        found = takeovers.run(lab, kills, connections, cast(How, how), SIDES[side])
+        found = takeovers.run(lab, str(file), kills, connections, cast(How, how), SIDES[side])
     if as_json:
         console.document(found.document())
     else:

@@ -16,6 +16,7 @@ from netdyno.lab.topology import need_root
 from netdyno.switch.chain import inspection
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.lab import ChainLab
+from netdyno.switch.chain.proof import must_hold
 from netdyno.switch.chain.spec import Chain, checked, of_functions
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.verbs.chain import ControllerName, TunnelText, WithIpv6, changed, path_text, report
@@ -91,8 +92,8 @@ def up(
         console.note(f"{name} is up after {took:.1f} s, {until}")
         _hold(lab, interrupts, seconds(duration) if duration else float("inf"))
     console.note("everything that was created is removed")
-    if proof and not proof.good:
-        raise Error("ND-99-40", proof.first_fault, at=name, fix="`netdyno chain verify` shows every hop")
+    if proof:
+        must_hold(proof, name)
     if interrupts.count and duration:
         raise interrupted()
 
