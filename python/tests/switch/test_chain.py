@@ -92,7 +92,7 @@ def test_the_examples_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(capfd.readouterr().out)
     assert shown["paths"]["telnet"] == "client → firewall → blocked"
     assert shown["paths"]["default"] == "client → firewall (copy to inspect) → nat → server"
-    assert len(shown["rules"]) == 11
+    assert len(shown["rules"]) == 12
     assert call(["chain", "show", str(EXAMPLES / "chain-bridges.yaml")]) == 0
 
 
@@ -196,7 +196,7 @@ def test_every_class_takes_its_path(lab: ChainLab) -> None:
     assert found.good, [str(one.fault or one.untested) for one in found.directions if not one.good]
     ways = {(one.traffic, one.direction, one.protocol) for one in found.directions}
     assert ways == {
-        ("telnet", "forward", "tcp"), ("dns", "forward", "udp"), ("dns", "reverse", "udp"),
+        ("telnet", "forward", "tcp"), ("telnet", "reverse", "tcp"), ("dns", "forward", "udp"), ("dns", "reverse", "udp"),
         *((("default", direction, protocol)) for direction in ("forward", "reverse") for protocol in ("arp", "udp", "tcp")),
     }  # fmt: skip
     assert all(found.flows[rule.flow.cookie] >= 1 for rule in lab.rules), "the switch counted each rule, too"

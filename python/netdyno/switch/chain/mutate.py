@@ -59,6 +59,9 @@ def mutants(rules: Sequence[Rule], lines: Sequence[Line] = ()) -> Iterator[Mutan
         if wrong is None:
             continue
         for word, to in (("misdirect", [*actions[:-1], wrong]), ("duplicate", [*actions, wrong])):
+            if word == "duplicate" and not actions:
+                # of a rule that drops, both are the same
+                continue
             yield _with(rules, place, to, f"{word} {rule} to {wrong}")
         if rule.mirrors:
             copies = {one.name for one in rule.mirrors}

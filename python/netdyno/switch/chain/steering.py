@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -92,6 +93,8 @@ class Rule:
     """Whether it is for packets of a line that its class does not take now."""
     version: Version | None = None
     """Version of IP that it matches; None: any."""
+    refuses: bool = False
+    """Whether it drops what no end may send."""
 
     def __str__(self) -> str:
         to = " or ".join(dict.fromkeys(map(str, self.targets))) or "nowhere"
@@ -149,8 +152,8 @@ def choices(chain: Chain) -> list[dict[str, str]]:
 
 
 def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | None = None) -> list[Rule]:
-    """All flows. Those of classes come before the rest, by priority. `by` are names of the lines that classes
-    take between the switches; default: the first of their orders.
+    """All flows. Those of classes come before the rest, by priority, and those that drop come last. `by` are
+    names of the lines that classes take between the switches; default: the first of their orders.
 
     What arrives by another line is let in, too, so that nothing is lost while a class moves.
 
@@ -164,13 +167,12 @@ def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | No
         line = lines.get(chosen.get(name, ""))
         match = chain.classes[name].match if name != REST else None
         blocked = chain.classes[name].blocked_by if match is not None else None
-        # a class that is named first counts first
-        priority = 100 if match is None else 1000 + len(chain.classes) - place
+        priority = 100 if match is None else _priority(chain, place)
         for way, direction in enumerate(DIRECTIONS):
             for edge in _edges(chain, members, direction, failed):
                 function = chain.hosts().get(edge.sources[0].host)
                 if blocked is not None and (direction == "reverse" or function == blocked):
-                    # nothing of it is to come so far
+                    # nothing of it is to come so far; what the server sends is dropped below
                     break
                 before = _tag(chain, 2 * place + way, edge.begins)
                 after = _tag(chain, 2 * place + way, edge.ends)
@@ -189,7 +191,26 @@ def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | No
                                  line if leaves else None, _outer(line, here) if leaves else None, standby,
                                  version)
                         )  # fmt: skip
-    return made
+    return [*made, *_refusals(chain, len(made) + 1)]
+
+
+def _refusals(chain: Chain, first: int) -> Iterator[Rule]:
+    """Rules, numbered from `first`, that drop frames where they come in: what the server sends of a class
+    that is blocked, which the rules of the rest would bring to the client past the function that does."""
+    number = itertools.count(first)
+    source = Port(SERVER, "eth0")
+    for place, (name, one) in enumerate(chain.classes.items()):
+        if one.blocked_by is None:
+            continue
+        for version, fields in _matches(chain, one.match, None, "reverse"):
+            flow = Flow(next(number), source.name, [], fields, _priority(chain, place))
+            yield Rule(flow, name, "reverse", source, (), switch=chain.switch_of(SERVER), version=version,
+                       refuses=True)  # fmt: skip
+
+
+def _priority(chain: Chain, place: int) -> int:
+    """Of rules of a class: one that is named first counts first."""
+    return 1000 + len(chain.classes) - place
 
 
 def expected(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import fragments, layout, underlay
+from netdyno.switch.chain import fragments, layout, refusals, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -66,11 +66,13 @@ class DirectionResult:
     """Flows that each replica of a function took."""
     choices: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Of each flow, the replica of each function that its packets took."""
+    refused: bool = False
+    """Whether the switch is to drop all of it where it comes in."""
 
     @property
     def cut(self) -> bool:
         """Whether the path ends before a function that failed and is to let nothing pass."""
-        return [one for one in self.steps if not one.copy][-1].sends
+        return not self.refused and [one for one in self.steps if not one.copy][-1].sends
 
     @property
     def good(self) -> bool:
@@ -86,8 +88,8 @@ class DirectionResult:
             "steps": [{"at": str(s.port), "sends": s.sends, "copy": s.copy,
                        "rule": s.rule.flow.cookie if s.rule else None,
                        "packets": self.counts.get(str(s), 0)} for s in self.steps],
-            "good": self.good, "cut": self.cut, "fault": str(self.fault) if self.fault else "",
-            "untested": self.untested,
+            "good": self.good, "cut": self.cut, "refused": self.refused,
+            "fault": str(self.fault) if self.fault else "", "untested": self.untested,
             "replicas": {name: dict(flows) for name, flows in self.replicas.items()},
             "rule": rule.flow.cookie if rule else None, "host": self.fault.host if self.fault else "",
         }  # fmt: skip
@@ -185,6 +187,13 @@ def _verify(
                 for one in results:
                     told(one)
                 found += results
+        for refusal in refusals.proofs(lab, captures):
+            result = DirectionResult(
+                refusal.traffic, refusal.direction, refusal.protocol, [Step(refusal.source, sends=True)],
+                refusal.packets, refusal.fault, refusal.untested, refusal.counts, refused=True,
+            )  # fmt: skip
+            told(result)
+            found.append(result)
         if all(one.good for one in found) and captures.exact:
             time.sleep(LATE)
             again = late(captures, courses)

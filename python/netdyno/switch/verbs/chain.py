@@ -112,7 +112,8 @@ def show(file: ChainFile, tunnel: TunnelText = None, ipv6: WithIpv6 = False, as_
     every = [
         (str(one.flow.cookie), f"{one.traffic} {one.direction}", str(one.source),
          ",".join(f"{k}={v}" if v else k for k, v in one.flow.match.items()) or "any",
-         ", ".join([" or ".join(map(str, one.targets)) + (f" with {one.tag}" if one.tag else ""),
+         ", ".join([(" or ".join(map(str, one.targets)) or "dropped")
+                    + (f" with {one.tag}" if one.tag else ""),
                     *(f"copy to {to}" for to in one.mirrors)]))
         for one in rules
     ]  # fmt: skip
@@ -250,6 +251,8 @@ def describe_tunnel(found: TunnelReport) -> str:
 
 
 def _verdict(one: DirectionResult) -> str:
+    if one.good and one.refused:
+        return "dropped by the switch"
     if one.good:
         return "cut: nothing beyond" if one.cut else "in order, once"
     return str(one.fault) if one.fault else one.untested
