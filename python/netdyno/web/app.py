@@ -317,9 +317,14 @@ async def _asset(request: Request) -> Response:
 
 
 def application(
-    access: Access, jobs: start.Jobs, hosts: Iterable[str], port: int, scheme: str = "http"
+    access: Access,
+    jobs: start.Jobs,
+    origins: Iterable[str],
+    port: int,
+    scheme: str = "http",
+    addresses: bool = False,
 ) -> ASGIApp:
-    """The whole of it."""
+    """The whole of it; `origins` and `addresses` as the guard has them."""
     one = Dashboard(access, jobs, f"netdyno_{port}", scheme == "https", Hub())
 
     def route(path: str, answer: Callable[..., Awaitable[Any]], *methods: str) -> Route:
@@ -366,4 +371,4 @@ def application(
         await asyncio.to_thread(assets.all_assets)
         yield
 
-    return Guard(Starlette(routes=routes, lifespan=life), access, hosts, port, scheme)
+    return Guard(Starlette(routes=routes, lifespan=life), access, origins, port, scheme, addresses)

@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from netdyno.errors import Error
 from netdyno.web.access import OPERATOR, Access, Session, shows
 
+USUAL = {"http": 80, "https": 443}
+"""Ports that browsers leave out."""
 BODY = 4 << 20
 """Bytes of a request."""
 POLICY = (
@@ -49,12 +51,17 @@ def failure(error: Error) -> JSONResponse:
 class Guard:
     """Wraps the application: what does not belong here goes no further."""
 
-    def __init__(self, app: ASGIApp, access: Access, hosts: Iterable[str], port: int, scheme: str) -> None:
+    def __init__(
+        self, app: ASGIApp, access: Access, origins: Iterable[str], port: int, scheme: str, addresses: bool
+    ) -> None:
+        """`origins`: where browsers find it, as `http://HOST:PORT`; `addresses`: also by any address at this
+        port, which no name of somebody else's stands for."""
         self.app, self.access = app, access
         self.cookie = f"netdyno_{port}"
-        usual = 443 if scheme == "https" else 80
-        self.hosts = {f"{host}:{port}" for host in hosts} | {host for host in hosts if port == usual}
-        self.scheme = scheme
+        # browsers leave the usual port out
+        self.origins = {one.removesuffix(f":{USUAL[one.partition(':')[0]]}") for one in origins}
+        self.hosts = {one.partition("://")[2] for one in self.origins}
+        self.own = (scheme, port) if addresses else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -89,10 +96,23 @@ class Guard:
     def _host(self, headers: Headers) -> None:
         """A name of somebody else's that leads here is not ours: a page there would pass for ours."""
         host = headers.get("host", "").lower()
-        if host not in self.hosts:
+        if host not in self.hosts and not self._is_address(host):
             what = "the dashboard does not serve this host name"
-            fix = "Use the address that `netdyno web` printed, or start it with --name"
+            fix = (
+                "Use the address that `netdyno web` printed, or start it with the one of your browser: "
+                "--name HOST, of a tunnel --name HOST:PORT, of a reverse proxy --name https://HOST"
+            )
             raise Error("ND-104-19", what, at=host[:200], fix=fix)
+
+    def _is_address(self, host: str) -> bool:
+        """Whether it is an address of whatever interface at our port, where we serve all of them."""
+        if self.own is None:
+            return False
+        text, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+            return (port or str(USUAL[self.own[0]])) == str(self.own[1])
+        return False
 
     def _role(self, scope: Scope, headers: Headers) -> tuple[str, Session | None]:
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -129,7 +149,9 @@ class Guard:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "same-origin")
         if origin is not None:
             scheme, _, netloc = origin.partition("://")
-            ours = scheme == self.scheme and netloc.lower() in self.hosts
+            ours = origin.lower() in self.origins or (
+                self.own is not None and scheme == self.own[0] and self._is_address(netloc.lower())
+            )
             ours = ours and netloc.lower() == headers.get("host", "").lower()
         else:
             ours = bearer

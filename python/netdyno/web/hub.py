@@ -72,7 +72,7 @@ class Channel:
                 await self._wait(place)
                 if self._number == place:
                     if not self.source.over:
-                        yield b": still here\n\n"
+                        yield _message("still", {})
                 elif self._number == place + 1:
                     place = self._number
                     yield self._latest

@@ -9,6 +9,7 @@ import socket
 import ssl
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -18,6 +19,7 @@ from netdyno.errors import Error
 from netdyno.web import serve
 from netdyno.web.access import LONGEST, OPERATOR, VIEWER, Access
 from netdyno.web.app import application
+from netdyno.web.guard import USUAL
 from netdyno.web.start import Jobs
 
 PORT = 7450
@@ -32,7 +34,11 @@ def web(
     ] = f"127.0.0.1:{PORT}",
     name: Annotated[
         list[str] | None,
-        typer.Option(help="Another host name by which browsers reach it.", metavar="HOST"),
+        typer.Option(
+            help="Another name by which browsers reach it: at this port, at that of a tunnel, or through a "
+            "reverse proxy (https://HOST).",
+            metavar="HOST[:PORT]|URL",
+        ),
     ] = None,
     token_file: Annotated[
         Path | None,
@@ -61,6 +67,7 @@ def web(
         netdyno web
         netdyno web --listen 127.0.0.1:0
         netdyno web --listen 0.0.0.0:7450 --name lab.example.org --cert lab.pem --key lab.key
+        netdyno web --name https://lab.example.org
     """
     host, port = _address(listen)
     if (key is not None) and cert is None:
@@ -75,18 +82,18 @@ def web(
         _check_certificate(cert, key)
     made = serve.listen(host, port)
     port = made.getsockname()[1]
-    hosts = {_bracketed(host), *LOOPBACK, *(name or ())} - {"0.0.0.0", "[::]"}
-    if host in ("0.0.0.0", "::"):
-        hosts |= {socket.gethostname(), *_addresses()}
-    app = application(
-        Access(tokens), Jobs(runs or paths.runs()), [one.lower() for one in hosts], port, scheme
-    )
-    shown = (name or [_bracketed(host) if host not in ("0.0.0.0", "::") else "127.0.0.1"])[0]
-    console.line(f"operator: {scheme}://{shown}:{port}/#token={tokens[OPERATOR]}")
-    console.line(f"viewer:   {scheme}://{shown}:{port}/#token={tokens[VIEWER]}")
-    others = sorted(hosts - {shown, *LOOPBACK})
-    if others and host in ("0.0.0.0", "::"):
-        console.note(f"it answers to these names, too: {', '.join(others)}")
+    named = [_origin(one, scheme, port) for one in name or ()]
+    everywhere = host in ("0.0.0.0", "::")
+    hosts = [*([] if everywhere else [_bracketed(host)]), *LOOPBACK]
+    if everywhere:
+        hosts.append(socket.gethostname())
+    origins = [f"{scheme}://{one.lower()}:{port}" for one in hosts] + named
+    app = application(Access(tokens), Jobs(runs or paths.runs()), origins, port, scheme, addresses=everywhere)
+    shown = named[0] if named else origins[0]
+    console.line(f"operator: {shown}/#token={tokens[OPERATOR]}")
+    console.line(f"viewer:   {shown}/#token={tokens[VIEWER]}")
+    if everywhere:
+        console.note(f"it answers to each address of this machine, too, and to {socket.gethostname()}")
     if scheme == "http" and not _is_loopback(made):
         console.note("warning: the token goes over the network as it is; use --cert, or listen on 127.0.0.1")
     try:
@@ -120,13 +127,27 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _addresses() -> set[str]:
-    """Addresses of this machine by its name."""
+def _origin(text: str, scheme: str, port: int) -> str:
+    """Where browsers find it by another name: `https://lab.example.org`, `http://127.0.0.1:8080`."""
+    whole = "://" in text
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-    except OSError:
-        return set()
-    return {_bracketed(str(one[4][0])) for one in found}
+        url = urlsplit((text if whole else f"{scheme}://{text}").lower())
+        host, other = url.hostname, url.port
+    except ValueError:
+        host, other = None, None
+    if (
+        not host
+        or url.scheme not in ("http", "https")
+        or url.path.strip("/")
+        or url.query
+        or "@" in url.netloc
+    ):
+        fix = "Write it like lab.example.org, 127.0.0.1:8080 or https://lab.example.org; a path has no place"
+        raise Error("ND-104-04", f"{text!r} is no address of the dashboard", at="--name", fix=fix)
+    if other is None and not whole:
+        other = port
+    usual = USUAL[url.scheme]
+    return f"{url.scheme}://{_bracketed(host)}" + (f":{other}" if other not in (None, usual) else "")
 
 
 def _is_loopback(made: socket.socket) -> bool:

@@ -70,7 +70,7 @@ def run(tmp_path: Path, document: dict[str, Any]) -> str:
 
 @pytest.fixture
 def client(access: Access, tmp_path: Path) -> Iterator[TestClient]:
-    app = application(access, Jobs(tmp_path / "runs"), ["127.0.0.1", "localhost"], PORT)
+    app = application(access, Jobs(tmp_path / "runs"), [SITE, f"http://localhost:{PORT}"], PORT)
     with TestClient(app, base_url=SITE, raise_server_exceptions=False) as one:
         yield one
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from starlette.testclient import TestClient
 
-from netdyno.web.access import OPERATOR, VIEWER
+from netdyno.errors import Error
+from netdyno.web import verbs
+from netdyno.web.access import OPERATOR, VIEWER, Access
+from netdyno.web.app import application
 from netdyno.web.guard import BODY, KEY, address
+from netdyno.web.start import Jobs
 from tests.web.conftest import PORT, SITE, TOKENS, logged_in, post
 
 PRIVATE = ("/api/about", "/api/runs", "/api/runs/x", "/api/schema", "/api/choices", "/report/x", "/compare")
@@ -175,3 +181,51 @@ def test_a_body_without_a_length_is_limited_too(operator: TestClient) -> None:
 )
 def test_attempts_are_counted_by_host(host: str, one: str) -> None:
     assert address({"type": "http", "client": (host, 5)}) == one
+
+
+@pytest.mark.parametrize(
+    ("name", "origin"),
+    [
+        ("lab.example.org", "http://lab.example.org:7450"),
+        ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+        ("[::1]:80", "http://[::1]"),
+        ("https://Lab.example.org/", "https://lab.example.org"),
+        ("https://lab.example.org:8443", "https://lab.example.org:8443"),
+    ],
+)
+def test_a_tunnel_or_a_reverse_proxy_is_named(name: str, origin: str, access: Access, tmp_path: Path) -> None:
+    named = verbs._origin(name, "http", PORT)
+    assert named == origin
+    app = application(access, Jobs(tmp_path / "runs"), [SITE, named], PORT)
+    host = origin.partition("://")[2]
+    with TestClient(app, base_url=SITE) as client:
+        # the proxy hands on the name that the browser asked for
+        token = {"token": TOKENS[OPERATOR]}
+        assert post(client, "/api/login", token, Origin=origin, Host=host).status_code == 200
+        for other in (SITE, "http://evil.example", origin.replace("//", "//x.")):
+            assert code(post(client, "/api/login", token, Origin=other, Host=host)) == "ND-104-19"
+
+
+@pytest.mark.parametrize("name", ["https://lab.example.org/netdyno/", "ftp://x", "a:b", "me@lab", "http://["])
+def test_what_is_no_place_of_a_dashboard_is_refused(name: str) -> None:
+    with pytest.raises(Error, match="no address of the dashboard"):
+        verbs._origin(name, "http", PORT)
+
+
+def test_at_all_interfaces_every_address_is_served_and_no_other_name(access: Access, tmp_path: Path) -> None:
+    app = application(access, Jobs(tmp_path / "runs"), [SITE], PORT, addresses=True)
+    token = {"token": TOKENS[OPERATOR]}
+    with TestClient(app, base_url=SITE) as client:
+        for host in (f"10.94.0.100:{PORT}", f"[fd94::100]:{PORT}"):
+            assert client.get("/", headers={"Host": host}).status_code == 200
+            origin = f"http://{host}"
+            assert post(client, "/api/login", token, Origin=origin, Host=host).status_code == 200
+            refused = post(client, "/api/login", token, Origin=f"http://10.94.0.7:{PORT}", Host=host)
+            assert code(refused) == "ND-104-19"
+        for host in (
+            "10.94.0.100:80",
+            "10.94.0.100",
+            f"10.94.0.100.evil.example:{PORT}",
+            f"fd94::100:{PORT}x",
+        ):
+            assert code(client.get("/", headers={"Host": host})) == "ND-104-19", host

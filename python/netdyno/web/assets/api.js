@@ -28,6 +28,9 @@ export async function logOut() {
   localStorage.removeItem(KEY);
 }
 
+/** Told when another page of this browser has logged in or out. @param {() => void} then */
+export const onLogIn = (then) => addEventListener("storage", (event) => event.key === KEY && then());
+
 /** @param {string} method @param {string} path @param {any} [body] */
 async function request(method, path, body) {
   let answer;
@@ -50,6 +53,10 @@ export const get = (/** @type {string} */ path) => request("GET", path);
 export const post = (/** @type {string} */ path, /** @type {any} */ body) => request("POST", path, body);
 export const remove = (/** @type {string} */ path) => request("DELETE", path);
 
+/** Milliseconds without a word after which a stream counts as lost, and between two looks; the server says within 15 s that it is there. */
+const SILENT = 35_000;
+const LOOK = 5_000;
+
 /**
  * Follow a stream while the page can be seen; a page that comes back gets everything again.
  * @param {string} path
@@ -59,6 +66,7 @@ export function follow(path, handlers) {
   /** @type {EventSource | null} */
   let source = null;
   let ended = false;
+  let heard = Date.now();
   const close = () => {
     source?.close();
     source = null;
@@ -66,8 +74,10 @@ export function follow(path, handlers) {
   const open = () => {
     if (source || ended) return;
     source = new EventSource(path);
-    for (const name of ["whole", "news", "over"]) {
+    heard = Date.now();
+    for (const name of ["whole", "news", "still", "over"]) {
       source.addEventListener(name, (event) => {
+        heard = Date.now();
         if (name === "over") stop();
         handlers[name]?.(JSON.parse(event.data));
       });
@@ -76,8 +86,17 @@ export function follow(path, handlers) {
     source.addEventListener("open", () => handlers.open?.({}));
   };
   const seen = () => (document.hidden ? close() : open());
+  // a browser gives up a stream for good that was answered with an error, and does not notice one that is silent
+  const watching = setInterval(() => {
+    const silent = source && Date.now() - heard > SILENT;
+    if (document.hidden || (source?.readyState !== EventSource.CLOSED && !silent)) return;
+    close();
+    if (silent) handlers.lost?.({});
+    open();
+  }, LOOK);
   const stop = () => {
     ended = true;
+    clearInterval(watching);
     close();
     document.removeEventListener("visibilitychange", seen);
   };

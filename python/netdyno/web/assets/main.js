@@ -3,7 +3,7 @@
 import { html, nothing, render } from "./lit-html.js";
 import { onLanguage, say as text, startLanguage, tr } from "./i18n.js";
 import { startTheme } from "./theme.js";
-import { get, logIn, logOut } from "./api.js";
+import { get, logIn, logOut, onLogIn } from "./api.js";
 import { say, titled } from "./parts.js";
 import * as login from "./login.js";
 import * as list from "./list.js";
@@ -114,6 +114,11 @@ onLanguage(() => {
   navigation();
   page?.render();
   titled();
+});
+// another page of this browser has logged in or out, for both
+onLogIn(async () => {
+  user = await get("/api/about").catch(() => null);
+  await route();
 });
 addEventListener("hashchange", () => (location.hash.startsWith("#token=") ? begin() : location.hash.startsWith("#/") || !location.hash ? route() : undefined));
 await begin();
