@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -50,6 +51,10 @@ class FleetLab:
         self.server = f"{self.tag}-s"
         self.noted: dict[str, dict[str, Any]] = {}
         """The agents that came up."""
+        self.hidden: list[Path] = []
+        """Files that hosts behind SSH do not have."""
+        self.shell = ""
+        """The login shell there."""
         lab.at_end(self.down)
         self._up()
 
@@ -141,11 +146,14 @@ class FleetLab:
         passwd.write_text(Path("/etc/passwd").read_text())
         if "\nsshd:" not in passwd.read_text():
             passwd.write_text(passwd.read_text() + "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n")
+        if self.shell:
+            passwd.write_text(re.sub(r"(?m)^(root:.*):[^:\n]*$", rf"\1:{self.shell}", passwd.read_text()))
         for host, address in HOSTS.items():
             config = self.lab.write(f"sshd-{host}.conf", SSHD.format(base=base, address=address))
             # /run and /etc/passwd of this server alone, as it wants a folder and a user that may not be here
+            hide = "".join(f"mount --bind /dev/null {path} && " for path in self.hidden)
             script = (
-                f"mount --bind {passwd} /etc/passwd && mount -t tmpfs none /run && mkdir -m 755 /run/sshd"
+                f"{hide}mount --bind {passwd} /etc/passwd && mount -t tmpfs none /run && mkdir -m 755 /run/sshd"
                 f" && exec {program} -D -e -f {config}"
             )
             self.spawn(self.space(host), "sh", "-c", script)

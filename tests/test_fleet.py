@@ -323,3 +323,29 @@ def test_a_command_line_that_stood_still_keeps_what_was_measured(fleet: FleetLab
     assert {one.name for one in done.trial.hosts if not one.lost} == {"a", "b", "c"}
     assert done.trial.groups[0].measured.messages_delivered > 0
     ended(fleet)
+
+
+LOUD = """\
+#!/bin/sh
+echo Welcome to this host
+case $2 in
+*'
+'*) echo "Unmatched '." >&2; exit 1 ;;
+esac
+exec /bin/sh "$@"
+"""
+"""As a .bashrc that prints, and csh, which takes no line break in quotes."""
+
+
+def test_a_login_shell_may_talk_and_take_single_lines(fleet: FleetLab) -> None:
+    shell = Path(fleet.lab.write("loud", LOUD))
+    shell.chmod(0o755)
+    fleet.shell = str(shell)
+    fleet.up(fleet.hosts("ssh"))
+    assert fleet.states() == dict.fromkeys("abc", "idle")
+    done = fleet.run(*fleet.load(1))
+    assert done.code == 0, done.text
+    assert set(fleet.counted()) == {"a", "b", "c"}
+    examined = fleet.run("fleet", "doctor", fleet.file)
+    assert "reached: Linux" in examined.text, examined.text
+    ended(fleet)

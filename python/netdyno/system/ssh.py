@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import select
-import shlex
 import subprocess
 import time
 from collections.abc import Sequence
@@ -20,6 +20,8 @@ CONNECT = 10
 """Seconds in which a host must answer."""
 START = 60.0
 """Seconds for a script that starts something."""
+BEGINS = "nd-begins"
+"""What a script prints first."""
 ALIVE, MISSED = 1, 3
 """A host that is silent for so many intervals, in seconds, is lost."""
 
@@ -78,11 +80,10 @@ class SshHost:
             )
         except subprocess.TimeoutExpired:
             raise self.failed(f"no answer within {timeout:g} s") from None
-        return (
-            done.returncode,
-            done.stdout.decode(errors="replace"),
-            done.stderr.decode(errors="replace"),
-        )
+        printed = done.stdout.decode(errors="replace")
+        # what the login shell prints by itself stands before it
+        printed = printed.partition(f"{BEGINS}\n")[2] if BEGINS in printed else printed
+        return done.returncode, printed, done.stderr.decode(errors="replace")
 
     def failed(self, said: str) -> Error:
         """What it said last, and what to do about it."""
@@ -109,6 +110,8 @@ class Session:
     def __init__(self, host: SshHost, script: str, notes: Journal, options: Sequence[str] = ()) -> None:
         self.host, self._notes = host, notes
         self._entries: list[int] = []
+        self._printed = b""
+        self._begun = False
         self._process = subprocess.Popen(
             [*host.command(*options), _shell(script)],
             stdin=subprocess.PIPE,
@@ -133,17 +136,23 @@ class Session:
 
     def line(self, timeout: float) -> str:
         """The next line of its script. Raises with its last words where there is none."""
+        until = time.monotonic() + timeout
+        while not self._begun:
+            self._begun = self._line(until, timeout) == BEGINS
+        return self._line(until, timeout)
+
+    def _line(self, until: float, timeout: float) -> str:
         assert self._process.stdout is not None
-        line, until = b"", time.monotonic() + timeout
-        while not line.endswith(b"\n"):
+        while b"\n" not in self._printed:
             left = until - time.monotonic()
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, left))
             if not ready:
                 raise self.host.failed(f"no answer within {timeout:g} s")
-            more = os.read(self._process.stdout.fileno(), 64)
+            more = os.read(self._process.stdout.fileno(), 4096)
             if not more:
                 raise self.host.failed(self.words())
-            line += more
+            self._printed += more
+        line, _, self._printed = self._printed.partition(b"\n")
         return line.decode(errors="replace").strip()
 
     def words(self) -> str:
@@ -184,4 +193,6 @@ class Session:
 
 
 def _shell(script: str) -> str:
-    return f"sh -c {shlex.quote(script)}"
+    """One line that any login shell hands on to sh: csh takes no line breaks in quotes."""
+    packed = base64.b64encode(f"echo {BEGINS}\n{script}".encode()).decode()
+    return f"sh -c 'eval \"$(echo {packed} | base64 -d)\"'"
