@@ -12,7 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from lab import ROOT
+from fleet_lab import FleetLab
+from lab import ROOT, Lab, root
 from package_lab import PYTHON, setuptools
 
 sys.path.insert(0, str(ROOT / "packaging"))
@@ -97,16 +98,21 @@ def test_parts_that_were_not_listed_are_told(tmp_path: Path) -> None:
         wheel.linked_parts(tmp_path / "netdynod")
 
 
-@pytest.mark.full
-@pytest.mark.limit(3600)
-def test_the_portable_daemon_needs_only_glibc(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def daemon() -> Path:
+    """The portable daemon, not optimised."""
     if not shutil.which("flex") or not shutil.which("bison"):
         pytest.skip("libpcap is built by flex and bison: apt install flex bison")
     done = subprocess.run(
         [PYTHON, ROOT / "packaging/portable.py", "--profile", "dev"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    daemon = Path(done.stdout.strip())
+    return Path(done.stdout.strip())
+
+
+@pytest.mark.full
+@pytest.mark.limit(3600)
+def test_the_portable_daemon_needs_only_glibc(daemon: Path, tmp_path: Path) -> None:
     elf.tag(elf.needed(daemon), elf.oldest_glibc(daemon))
 
     def told(*words: str) -> object:
@@ -126,3 +132,26 @@ def test_the_portable_daemon_needs_only_glibc(tmp_path: Path) -> None:
         bill = {one["name"]: one for one in json.loads(packed.read(name))["packages"]}
     assert bill["dpdk"]["licenseDeclared"] == "BSD-3-Clause"
     assert bill["libpcap"]["externalRefs"][0]["referenceLocator"].startswith("pkg:deb/")
+
+
+@root
+@pytest.mark.full
+@pytest.mark.limit(3600)
+def test_hosts_without_the_libraries_get_a_daemon_that_runs(daemon: Path, lab: Lab) -> None:
+    fleet = FleetLab(lab)
+    libraries = Path(pkg_config("--variable=libdir"))
+    found = [one for name in ("librte_*", "libpcap*", "libnuma*") for one in libraries.glob(f"{name}.so*")]
+    fleet.hidden = sorted({one.resolve() for one in found})
+    assert len(fleet.hidden) > 20
+    # the host that gets a copy
+    host = fleet.sshd()[:1]
+    fleet.write(host)
+    plain = fleet.run("fleet", "up", fleet.file)
+    assert plain.code == 92 and "./do package wheel --portable" in plain.text, plain.text
+    lab.environment["NETDYNO_DAEMON"] = str(daemon)
+    fleet.up(host)
+    done = fleet.run(*fleet.load(1))
+    assert done.code == 0, done.text
+    assert fleet.counted() == {"a": done.trial.groups[0].measured.messages_delivered}
+    assert fleet.run("fleet", "down", fleet.name).code == 0
+    fleet.clean()
