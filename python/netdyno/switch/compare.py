@@ -91,7 +91,7 @@ def compare(
         return sides[trial.index % len(sides)].name
 
     with entry.open_entry(study, bench.metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
-        before = conditions.load()
+        before = conditions.load(note)
         with bench:
             found = arms.measure_blocks(
                 kept.record, bench, sides, count, request.seed, spare=request.spare, progress=progress

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,13 @@ SHOWN = {"iperf3": "--version", "ab": "-V", "wrk": "-v", "nginx": "-v"}
 """Options by which programs of workloads tell their version; what others tell is not known."""
 
 
-def load() -> float:
-    """Load average of the last minute."""
-    return round(os.getloadavg()[0], 2)
+def load(note: Callable[[str], None] = lambda _: None) -> float:
+    """Load average of the last minute; noted where other programs keep the processors busy."""
+    found, cores = round(os.getloadavg()[0], 2), os.cpu_count() or 1
+    if found > cores:
+        said = f"load average {found:.3g} on {cores} core{'' if cores == 1 else 's'}"
+        note(f"the machine is busy ({said}): trials vary with what else runs, and intervals are wide")
+    return found
 
 
 def of(kept: Entry, bench: Spec, versions: Mapping[str, str], before: float) -> dict[str, Any]:

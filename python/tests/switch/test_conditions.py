@@ -64,3 +64,13 @@ def test_metrics_have_names_in_both_languages() -> None:
 def test_programs_are_asked_for_their_version(program: str) -> None:
     assert conditions.version(program, program).count(".") >= 1
     assert conditions.version("sleep", "coreutils") == ""
+
+
+def test_a_busy_machine_is_told_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(conditions.os, "cpu_count", lambda: 2)
+    for average, said in ((1.9, 0), (2.0, 0), (2.1, 1)):
+        monkeypatch.setattr(conditions.os, "getloadavg", lambda average=average: (average, 0.0, 0.0))
+        assert conditions.load(told.append) == average and len(told) == said
+    assert told == ["the machine is busy (load average 2.1 on 2 cores): trials vary with what else runs, "
+                    "and intervals are wide"]  # fmt: skip

@@ -40,6 +40,8 @@ class ChainRequest:
     """In words: of its file."""
     bench: Spec
     repeat: int = 5
+    spare: int | None = None
+    """Trials that may be measured again where they were disturbed; none: as many as are planned."""
     level: float = 0.05
     matters: float = 0.05
     seed: int = 1
@@ -99,14 +101,14 @@ def measure(
         entry.open_entry(study, {**every, CPU.name: CPU}, leg=leg, fresh=request.fresh) as kept,
         ExitStack() as ends,
     ):
-        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load()
+        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load(note)
         with ChainLab(chain, paths, shield=shield) as lab:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)
             probe_ports(lab, request.bench.workload, request.name)
             with bench_of(lab, request.bench) as bench:
                 found = arms.measure_blocks(
-                    kept.record, bench, every_arm, count, request.seed, progress=progress
+                    kept.record, bench, every_arm, count, request.seed, spare=request.spare, progress=progress
                 )
             version = lab.switch.version()
             passed = [passed_functions(chain, side.setting) for side in every_arm]

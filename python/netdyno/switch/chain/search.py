@@ -162,7 +162,7 @@ def search(
         return words(chain, int(trial.setting["functions"]))
 
     with entry.open_entry(study, metrics, leg=leg, fresh=request.fresh) as kept, ExitStack() as ends:
-        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load()
+        paths, before = {"client": request.bench.path} if request.bench.path else {}, conditions.load(note)
         with ChainLab(chain, paths, shield=shield) as lab, ExitStack() as stack:
             proof = proven(lab, request.name, note)
             probe_paths(lab, note, request.name)

@@ -26,9 +26,11 @@ from netdyno.switch.verbs.compare import (
     ImageName,
     Progress,
     ServerMachine,
+    Spare,
     machines,
     show_arms,
     stored,
+    too_few,
     way,
 )
 from netdyno.system.interrupt import Interrupts
@@ -70,6 +72,7 @@ def run(
             parser=values.number("--level", 0, 0.5),
         ),
     ] = 0.05,
+    spare: Spare = None,
     parts: Annotated[
         bool,
         typer.Option(
@@ -115,6 +118,7 @@ def run(
         file.stem,
         spec,
         repeat=repeat,
+        spare=spare,
         level=level,
         seed=seed,
         metrics=metric or (),
@@ -144,7 +148,7 @@ def run(
     if odd := next((one.comparison for one in found.contrasts if one.comparison.unequal), None):
         raise unequal(odd.unequal)
     if short := next((one.comparison for one in found.contrasts if one.comparison.too_few), None):
-        raise Error("ND-90-31", short.shortage, fix="Repeat it: what is valid is kept")
+        raise too_few(short.shortage, found.repeat * len(found.arms.arms))
     if not any(seen.valid for side in found.arms.seen for seen in side):
         why = found.arms.seen[0][0].why
         raise Error("ND-90-20", f"no trial of the chain is valid: {why}", at=str(file))

@@ -71,6 +71,17 @@ ServerMachine = Annotated[
 ]
 
 
+Spare = Annotated[
+    int | None,
+    typer.Option(
+        "--spare",
+        help="Disturbed trials that may be repeated; default: as many as are planned.",
+        metavar="N",
+        parser=values.whole("--spare", 0, 100_000),
+    ),
+]
+
+
 def machines(client: str | None, server: str | None) -> dict[Any, RemoteHost]:
     """Those that are client and server."""
     said = {"client": client, "server": server}
@@ -141,14 +152,7 @@ def compare(
             help="Smallest change that matters.", metavar="SHARE", parser=values.number("--matters", 0, 10)
         ),
     ] = 0.05,
-    spare: Annotated[
-        int | None,
-        typer.Option(
-            help="Disturbed trials that may be repeated; default: as many as are planned.",
-            metavar="N",
-            parser=values.whole("--spare", 0, 100_000),
-        ),
-    ] = None,
+    spare: Spare = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -230,9 +234,13 @@ def compare(
         raise unequal(odd.unequal)
     if found.too_few:
         short = next(one.comparison for one in found.contrasts if one.comparison.too_few)
-        more = again("--spare", found.repeat * len(found.arms.arms) * 2)
-        fix = f"Repeat with `{more}`: what is valid is kept"
-        raise Error("ND-90-31", short.shortage, fix=fix)
+        raise too_few(short.shortage, found.repeat * len(found.arms.arms))
+
+
+def too_few(shortage: str, planned: int) -> Error:
+    """That too few of so many trials are valid, with the command that repeats more of them."""
+    fix = f"Repeat with `{again('--spare', 2 * planned)}`: what is valid is kept"
+    return Error("ND-90-31", shortage, fix=fix)
 
 
 def stored(study: Study, document: Mapping[str, Any]) -> None:
