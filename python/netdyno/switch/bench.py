@@ -25,14 +25,13 @@ from pydantic import Field
 from netdyno.config import Config, parse_text
 from netdyno.errors import Error
 from netdyno.lab import effect, impairment
-from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.dut.base import DutSite
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.network import Network
 from netdyno.lab.topology import FORGET, End, Host, Link, Topology
 from netdyno.lab.workload import WORKLOADS, Site, Workload, unknown
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import container, guests, ports, remote, shares
+from netdyno.switch import container, guests, ports, remote, shares, trial
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
 from netdyno.switch.guests import Endpoints, Guest, Machines
@@ -292,46 +291,10 @@ class SwitchBench:
         site = Site(
             *ends, ADDRESSES[SERVER], self.folder, self.notes, guests=both, launchers=launchers, ports=over
         )
-        load = workload(self.spec)
-        load.serve(site)
-        stack.callback(load.stop)
-        places = {host: CounterSource(space) for host, space in spaces.items()}
-        sampler = stack.enter_context(Sampler(places))
-        before, lost_before = counted(switches), reasons(switches)
-        cpu, begin, why = used(switches), time.monotonic(), ""
-        unasked = network.unasked()
-        drawn = network.draw_anew(self._seeds.next(self.spec.model_dump(mode="json"), dict(setting), seed))
-        metrics: Mapping[str, float] = {}
-        counters: dict[str, float] = {}
-        series: Mapping[str, Any] = {}
-        try:
-            seen = load.run(site, seed)
-            if load.client_stays:
-                # a generator that gets no answers counts losses: they are no machine's that is lost
-                guests.must_answer(both)
-            metrics, why, series = shares.measured(seen), seen.wrong, seen.series
-            counters |= seen.counters
-        except Error as e:
-            # a load that does not get through is a result of the switch, not of the bench
-            if e.code != "ND-91-25":
-                raise
-            why = str(e)
-            guests.must_answer(both)
-        seconds = time.monotonic() - begin
-        counters |= sampler.stop()
-        if self.gateways and (gone := self.gateways.dead()):
-            raise Error("ND-91-40", f"{gone} ended during the trial", at="--tunnel")
-        if dead := next((one for one in switches if not one.alive()), None):
-            metrics, why = {}, f"the switch ended during the trial: {dead.death()}"
-        else:
-            counters["switch.cpu"] = used(switches) - cpu
-            with contextlib.suppress(Error):
-                counters |= moved(before, counted(switches))
-                counters |= _more(lost_before, reasons(switches))
-        why = why or receiver_lost(metrics, counters)
-        why = why or no_room(network.unasked() - unasked)
-        return Observation(
-            setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
+        path_seed = self._seeds.next(self.spec.model_dump(mode="json"), dict(setting), seed)
+        through = _SwitchForwarder(switches, self.gateways, both)
+        return trial.run(
+            workload(self.spec), site, network, spaces, through, setting, seed, path_seed, stack, started
         )
 
     def _switches(self, stack: ExitStack, setting: Setting) -> list[Switch]:
@@ -464,6 +427,32 @@ class SwitchBench:
             self.note(self._probed)
 
 
+@dataclass
+class _SwitchForwarder(trial.Forwarder):
+    """The switch of a trial, or both with their gateways."""
+
+    switches: Sequence[Switch]
+    gateways: WireGuard | None
+    machines: Machines
+
+    def start(self) -> None:
+        self._ports, self._reasons = counted(self.switches), reasons(self.switches)
+        self._cpu = used(self.switches)
+
+    def stop(self) -> dict[str, float]:
+        found = {"switch.cpu": used(self.switches) - self._cpu}
+        with contextlib.suppress(Error):
+            found |= moved(self._ports, counted(self.switches))
+            found |= _more(self._reasons, reasons(self.switches))
+        return found
+
+    def dead(self) -> str:
+        if self.gateways and (gone := self.gateways.dead()):
+            raise Error("ND-91-40", f"{gone} ended during the trial", at="--tunnel")
+        dead = next((one for one in self.switches if not one.alive()), None)
+        return f"the switch ended during the trial: {dead.death()}" if dead else ""
+
+
 def _pinged(both: Machines, switches: Sequence[Switch], size: int, until: float) -> bool:
     """Whether a ping of so many bytes, or a small one, from the client's machine is answered."""
     client = both[0]
@@ -542,23 +531,6 @@ def moved(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
 def dropped(counters: Mapping[str, float]) -> float | None:
     """Packets that the switch dropped at its ports in a trial; None where it does not count them."""
     return None if counters.get(UNCOUNTED) else counters.get("switch.dropped", 0.0)
-
-
-def receiver_lost(metrics: Mapping[str, float], counters: Mapping[str, float]) -> str:
-    """That a loss is of the server's socket and not of what is measured; empty: it is not."""
-    overflows = counters.get("server/UdpRcvbufErrors", 0.0)
-    if "loss" not in metrics or overflows <= FEW_OVERFLOWS * counters.get("server/UdpInDatagrams", 0.0):
-        return ""
-    return "the receiver's socket buffer overflowed: datagrams were lost that had arrived"
-
-
-def no_room(packets: int) -> str:
-    """That an impaired path dropped packets that it was not asked to; empty: it did not."""
-    return f"the path had no room for {packets:,} packets" if packets else ""
-
-
-FEW_OVERFLOWS = 0.001
-"""Share of datagrams that the receiver's socket may lose in a trial that counts."""
 
 
 def missing(counters: Mapping[str, float]) -> dict[str, float]:

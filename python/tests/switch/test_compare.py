@@ -30,7 +30,7 @@ from netdyno.report.studies import render
 from netdyno.report.text import Data
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import bench, compare, shares
+from netdyno.switch import bench, compare, shares, trial
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
@@ -458,9 +458,9 @@ def test_open_vswitch_counts_what_its_packet_sockets_lost() -> None:
 def test_a_loss_of_the_receiver_is_not_one_of_the_switch() -> None:
     few = {"server/UdpRcvbufErrors": 1.0, "server/UdpInDatagrams": 9_999.0}
     many = {**few, "server/UdpRcvbufErrors": 400.0}
-    assert bench.receiver_lost({"loss": 0.04}, many).startswith("the receiver's socket buffer overflowed")
-    assert not bench.receiver_lost({"loss": 0.0001}, few)
-    assert not bench.receiver_lost({"throughput": 1.0}, many), "TCP sends again"
+    assert trial.receiver_lost({"loss": 0.04}, many).startswith("the receiver's socket buffer overflowed")
+    assert not trial.receiver_lost({"loss": 0.0001}, few)
+    assert not trial.receiver_lost({"throughput": 1.0}, many), "TCP sends again"
 
 
 def test_retransmitted_segments_are_judged_as_a_share_of_those_sent() -> None:

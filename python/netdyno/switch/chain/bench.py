@@ -6,16 +6,14 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from netdyno.errors import Error
 from netdyno.experiment.measurer import Connect
-from netdyno.lab.counters import CounterSource, Sampler
 from netdyno.lab.impairment import TrialSeeds
 from netdyno.lab.workload import WORKLOADS, Site
 from netdyno.stats.observation import Metric, Observation, Setting
-from netdyno.switch import container, guests, remote, shares
-from netdyno.switch.bench import Spec, moved, no_room, receiver_lost, tell_endpoints, workload
+from netdyno.switch import container, guests, remote, shares, trial
+from netdyno.switch.bench import Spec, moved, tell_endpoints, workload
 from netdyno.switch.chain import fleet, hops, layout, steering
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain
@@ -51,60 +49,60 @@ class ChainBench:
         """One trial over the same hosts and functions; the rules are replaced before."""
         lab, passed, started = self.lab, passed_functions(self.lab.chain, setting), time.time()
         lab.program(steering.rules(shortened(lab.chain, passed)))
-        folder = lab.folder
-        assert folder is not None, "the lab is set up"
+        assert lab.folder is not None, "the lab is set up"
         spaces = {host: lab.network.namespace(host) for host in (CLIENT, SERVER)}
         address = layout.addresses(lab.chain).server
         launchers = container.launchers(self.spec.endpoints, self.spec.image)
-        ends = spaces[CLIENT], spaces[SERVER]
         site = Site(
-            *ends, address, folder, lab.notes, guests=self.guests, launchers=launchers, fleet=self.fleet
-        )
-        load = workload(self.spec)
-        load.serve(site)
-        metrics: dict[str, float] = {}
-        series: Mapping[str, Any] = {}
-        why, counters = "", dict[str, float]()
-        try:
-            with Sampler({host: CounterSource(space) for host, space in spaces.items()}) as sampler:
-                drawn = lab.network.draw_anew(
-                    self._seeds.next(lab.chain.model_dump(mode="json"), dict(setting), seed)
-                )
-                seen_before = hops.counters(lab, passed)
-                before, cpu, unasked = lab.counters(), lab.cpu(), lab.network.unasked()
-                begin = time.monotonic()
-                try:
-                    seen = load.run(site, seed)
-                    if load.client_stays:
-                        # a generator that gets no answers counts losses: they are no machine's that is lost
-                        guests.must_answer(self.guests)
-                    metrics, why, series = shares.measured(seen), seen.wrong, seen.series
-                    counters |= seen.counters
-                except Error as e:
-                    # a load that does not get through is a result of the chain
-                    if e.code != "ND-91-25":
-                        raise
-                    why = str(e)
-                    guests.must_answer(self.guests)
-                seconds = time.monotonic() - begin
-                counters |= sampler.stop()
-        finally:
-            load.stop()
-        if dead := lab.dead():
-            metrics, why = {}, f"a part of the chain ended during the trial: {dead}"
-        else:
-            counters["switch.cpu"] = lab.cpu() - cpu
-            counters |= moved(before, lab.counters())
-            counters |= hops.differences(seen_before, hops.counters(lab, passed))
-            if metrics and (missed := hops.bypassed(lab, passed, counters)):
-                # throughput of another way is none of the chain
-                metrics, why = {}, missed
-            if metrics and (taken := hops.cpu_per_packet(counters)) is not None:
-                metrics[hops.CPU.name] = taken
-        why = why or receiver_lost(metrics, counters) or no_room(lab.network.unasked() - unasked)
-        return Observation(
-            setting, metrics, counters, not why, why, started, seconds, series, path_seed=drawn
-        )
+            spaces[CLIENT], spaces[SERVER], address, lab.folder, lab.notes, guests=self.guests,
+            launchers=launchers, fleet=self.fleet,
+        )  # fmt: skip
+        path_seed = self._seeds.next(lab.chain.model_dump(mode="json"), dict(setting), seed)
+        load, through = workload(self.spec), _ChainForwarder(lab, passed, self.guests)
+        with contextlib.ExitStack() as stack:
+            return trial.run(
+                load,
+                site,
+                lab.network,
+                spaces,
+                through,
+                setting,
+                seed,
+                path_seed,
+                stack,
+                started,
+            )
+
+
+@dataclass
+class _ChainForwarder(trial.Forwarder):
+    """The chain of a trial, with the functions that traffic passes."""
+
+    lab: ChainLab
+    functions: Sequence[str]
+    machines: Machines
+
+    def start(self) -> None:
+        self._hops = hops.counters(self.lab, self.functions)
+        self._ports, self._cpu = self.lab.counters(), self.lab.cpu()
+
+    def stop(self) -> dict[str, float]:
+        return {
+            "switch.cpu": self.lab.cpu() - self._cpu,
+            **moved(self._ports, self.lab.counters()),
+            **hops.differences(self._hops, hops.counters(self.lab, self.functions)),
+        }
+
+    def dead(self) -> str:
+        dead = self.lab.dead()
+        return f"a part of the chain ended during the trial: {dead}" if dead else ""
+
+    def bypassed(self, counters: Mapping[str, float]) -> str:
+        return hops.bypassed(self.lab, self.functions, counters)
+
+    def metrics(self, counters: Mapping[str, float]) -> Mapping[str, float]:
+        taken = hops.cpu_per_packet(counters)
+        return {} if taken is None else {hops.CPU.name: taken}
 
 
 def tell_ends(spec: Spec, note: Callable[[str], None]) -> None:
