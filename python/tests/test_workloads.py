@@ -283,6 +283,17 @@ def test_iperf3_tcp_both_ways() -> None:
         iperf3.TcpOptions(reverse=True, bidirectional=True)
 
 
+def test_iperf3_tcp_that_carried_nothing_is_no_result() -> None:
+    plain = iperf3.document(golden("iperf3-bidir.json"))
+    for part, way in (
+        ("sum_received", "from client to server"),
+        ("sum_received_bidir_reverse", "from server to client"),
+    ):
+        none = {**plain, "end": {**plain["end"], part: {**plain["end"][part], "bits_per_second": 0}}}
+        with pytest.raises(Error, match=f"ND-91-25.*no data arrived {way}: full segments may not pass"):
+            iperf3.tcp(none)
+
+
 def test_ab() -> None:
     assert web.ab(golden("ab.txt")) == {
         "requests": 7228.78, "latency_mean": 2.767, "latency_p99": 7, "latency_max": 7, "failed": 0,

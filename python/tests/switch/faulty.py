@@ -19,6 +19,8 @@ CHECKSUM = {TCP: L4 + 16, UDP: L4 + 6}
 Send = Callable[[bytes], None]
 LATE = 0.7
 """Seconds after which `late` sends a frame again."""
+LARGE = 1000
+"""Bytes of the largest frame that `large` passes."""
 waiting: list[tuple[float, int, bytes, socket.socket]] = []
 count = itertools.count()
 
@@ -72,9 +74,9 @@ def answer(frame: bytes) -> bytes:
 def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: socket.socket) -> list[bytes]:
     """What becomes of a datagram or segment of IPv4."""
     protocol, of = frame[23], fault.partition("-")[0]
-    first = frame[L4 + 13] & 0x12 == 0x12
+    first = protocol == TCP and frame[L4 + 13] & 0x12 == 0x12
     dns = forward and frame[36:38] == b"\0\x35"
-    if fault == "reset" and protocol == TCP and not forward and first:
+    if fault == "reset" and not forward and first:
         return [reset(frame), frame]
     if fault == "checksum" and not forward:
         return [turned(frame, CHECKSUM[protocol], 0x55)]
@@ -99,6 +101,8 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
         return [whole(copy[:36] + b"\x27\x0f" + copy[38:]), frame]
     if fault == "answer" and protocol == UDP and forward:
         one.send(answer(frame))
+    if fault == "large" and len(frame) > LARGE:
+        return []
     if fault == "late":
         heapq.heappush(waiting, (time.monotonic() + LATE, next(count), frame, other))
     if fault == "often" and protocol == UDP and forward and next(count) % 3 == 0:

@@ -17,10 +17,11 @@ from netdyno.switch.bench import Spec
 from netdyno.switch.chain import hops, prediction
 from netdyno.switch.chain.bench import ChainBench
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.spec import Chain, checked
 from netdyno.switch.driver.ovs import parse_drops, parse_threads
 from netdyno.switch.driver.ovs_dpdk import parse_queues
 from netdyno.switch.pages import path
+from netdyno.switch.verbs.chain_hops import show_hops
 
 from ..conftest import root
 
@@ -205,3 +206,69 @@ def test_no_prediction_is_above_what_was_measured_without_a_function() -> None:
     lengths = {0: none, 1: one, 2: [seen(50.0), seen(60.0)], 3: [seen(40.0), seen(50.0)]}
     two, three = prediction.predict(chain, none, {"a": one}, lengths)
     assert three.predicted <= two.predicted <= 95.0
+
+
+def faulty(fault: str) -> Chain:
+    """A chain of one function of ours with a fault."""
+    program = Path(__file__).parent / "faulty.py"
+    options = {"command": ["python3", str(program), fault], "seconds": 1}
+    return checked({"vnfs": {"own": {"kind": "command", "options": options}}, "chain": ["own"]}, "x")
+
+
+@root
+@pytest.mark.slow
+def test_a_function_that_loses_what_is_large_shows_it_in_its_row(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing of the load arrives: its trials fail, and where the packets are lost is told all the same."""
+    options = {"seconds": 1, "rate": "2M", "length": 1200}
+    with ChainLab(faulty("large")) as lab:
+        # its small packets pass
+        udp = ChainBench(lab, Spec(workload="iperf3-udp", options=options)).measure({"functions": 1}, 1)
+        tcp = ChainBench(lab, Spec(options={"seconds": 1})).measure({"functions": 1}, 1)
+        good = Spec(workload="iperf3-udp", options={**options, "length": 800})
+        small = ChainBench(lab, good).measure({"functions": 1}, 1)
+        sides = [hops.hops(lab, ["own"], [seen])[1] for seen in (udp, tcp, small)]
+    assert not udp.valid and "the server received none of" in udp.why
+    assert not tcp.valid and "no data arrived: full segments may not pass" in tcp.why
+    assert udp.metrics == tcp.metrics == {}
+    assert small.valid and small.metrics["loss"] == 0
+    lost, segments, none = (side.inside for side in sides)
+    assert lost is not None and segments is not None and none is not None
+    # a packet of the control connection may be large
+    assert lost >= 200 and segments > none < 5
+    documents = [side.document() for side in sides]
+    assert [round(path.unexplained(one)) for one in documents] == [
+        round(lost),
+        round(segments),
+        round(none),
+    ]
+    arm = {"name": "x", "setting": {"functions": 1}, "hops": [documents[0]], "failed": True,
+           "internals": hops.internals([udp]), "backlog": hops.backlog([udp]), "trials": []}  # fmt: skip
+    show_hops({"arms": [arm], "added": [], "predictions": []})
+    said = capsys.readouterr().out
+    assert "packets of a trial that failed through x" in said
+    assert f"{lost:,.0f} that no counter explains" in said.replace("\n", " ")
+    page = path.build({"arms": [arm], "added": [], "predictions": []})
+    assert page is not None and page.hops.note is not None
+    assert "that failed: none is valid" in page.hops.note.plain()
+    assert page.hops.rows[0][5].sort == lost
+    assert "explained by no counter" in page.hops.rows[0][8].text.plain()
+
+
+def test_losses_in_a_function_are_of_each_direction_and_known_of_those_that_pass_packets_on() -> None:
+    class Lab:
+        chain = checked(
+            {
+                "vnfs": {"a": {"kind": "bridge"}, "web": {"kind": "proxy"}, "ids": {"kind": "dpi"}},
+                "chain": ["a", "web", "ids"],
+            },
+            "x",
+        )
+
+    ways = {"near.rx": 100.0, "far.tx": 90.0, "far.rx": 50.0, "near.tx": 57.0}
+    counters = {f"hop/{name}/{way}": n for name in ("a", "web", "ids") for way, n in ways.items()}
+    trial = Observation({}, {}, counters, seconds=1.0)
+    found = {one.name: one for one in hops.hops(cast("ChainLab", Lab()), ["a", "web", "ids"], [trial])}
+    # what it sends of its own one way makes up for no loss the other way
+    assert found["a"].inside == 10
+    assert {found[name].inside for name in ("client", "web", "ids", "server")} == {None}
+    assert found["ids"].mirror, "it gets copies"

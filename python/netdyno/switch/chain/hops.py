@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from netdyno.stats.observation import Metric, Observation
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.steering import CLIENT, SERVER
+from netdyno.switch.chain.vnf import KINDS
 from netdyno.switch.chain.vnf.base import IN
 from netdyno.system import namespace
 from netdyno.system.process import find
@@ -45,9 +46,11 @@ REASONS: Mapping[str, str] = {
     "IpOutNoRoutes": "no route", "IpInAddrErrors": "wrong address", "IpInHdrErrors": "wrong header or TTL",
     "conntrack.drop": "connection table full", "conntrack.insert_failed": "connection not tracked",
     "rule": "denied by a rule", "shared.full": "queue of shared memory full",
-    "shared.too_large": "too large for its port",
+    "shared.too_large": "too large for its port", "UdpRcvbufErrors": "buffer of a UDP socket full",
 }  # fmt: skip
 """Why packets are dropped, by the counter that tells."""
+THROUGH = {"forward": ("near", "far"), "reverse": ("far", "near")}
+"""Sides on which a function receives packets of a direction, and sends them."""
 AGAIN = "TcpRetransSegs"
 """Segments that client or server sent again."""
 BACKLOG = {"softnet.dropped": "dropped", "softnet.time_squeeze": "time_squeeze"}
@@ -78,6 +81,9 @@ class Hop:
     """Packets that the hop before it and itself sent each other and that did not arrive; None: not known."""
     retries: float = 0.0
     """How often the switch tried again to put packets into its full queue (shared memory)."""
+    inside: float | None = None
+    """Packets of either direction that it received and did not send on; None: it is an end or gets copies,
+    or ends connections and begins others in their place."""
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -85,6 +91,7 @@ class Hop:
             "name": self.name, "kind": self.kind, "received": self.received, "sent": self.sent,
             "near": self.near, "instances": self.instances, "mirror": self.mirror, "cpu": self.cpu,
             "drops": dict(self.drops), "again": self.again, "retries": self.retries, "lost": self.lost,
+            "inside": self.inside,
         }  # fmt: skip
 
 
@@ -110,10 +117,8 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
         counted["near"] = sum(v for k, v in seen.items() if k in NEAR)
         counted |= {name: sum(seen.get(one, 0.0) for one in of) for name, of in NEAR_BYTES.items()}
         for side, names_of in SIDES.items():
-            counted[f"surplus.{side}"] = sum(
-                seen.get(f"dev.{of}.tx_packets", 0.0) - seen.get(f"dev.{of}.rx_packets", 0.0)
-                for of in names_of
-            )
+            for way in ("rx", "tx"):
+                counted[f"{side}.{way}"] = sum(seen.get(f"dev.{of}.{way}_packets", 0.0) for of in names_of)
         if ports := [(one.interface, name) for one, name in shared if one.host == host]:
             # its interfaces show copies, and these only while somebody watches: the switch counts packets
             counted = {name: value for name, value in counted.items() if name not in NEAR_BYTES}
@@ -131,9 +136,8 @@ def counters(lab: ChainLab, functions: Sequence[str]) -> Counters:
             counted["near"] = sum(of_ports.get(f"{near}.{way}_packets", 0.0) for way in ("rx", "tx"))
             for interface, name in ports:
                 side = "near" if interface == IN else "far"
-                counted[f"surplus.{side}"] = of_ports.get(f"{name}.rx_packets", 0.0) - of_ports.get(
-                    f"{name}.tx_packets", 0.0
-                )
+                for way, other in (("rx", "tx"), ("tx", "rx")):
+                    counted[f"{side}.{way}"] = of_ports.get(f"{name}.{other}_packets", 0.0)
         vnf = lab.vnfs.get(host)
         if vnf:
             counted["queue"] = _queues(space)
@@ -186,9 +190,16 @@ def cpu_per_packet(counted: Mapping[str, float]) -> float | None:
     return (interrupts + counted.get("switch.cpu", 0.0) + programs) / packets
 
 
-def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -> list[Hop]:
-    """Every hop over the valid trials of a length; replicas are one."""
+def shown(seen: Sequence[Observation]) -> list[Observation]:
+    """The valid trials; where there is none, those that failed and were counted: where packets are lost shows
+    why."""
     valid = [one for one in seen if one.valid]
+    return valid or [one for one in seen if f"{PREFIX}{CLIENT}/rx_packets" in one.counters]
+
+
+def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -> list[Hop]:
+    """Every hop over the trials of a length that show it; replicas are one."""
+    valid = shown(seen)
     made = []
     lost = _lost_before(lab, functions, valid)
     for name, hosts in passed(lab, functions).items() if valid else ():
@@ -218,6 +229,7 @@ def hops(lab: ChainLab, functions: Sequence[str], seen: Sequence[Observation]) -
                 None if name in lab.chain.vnfs else total(AGAIN),
                 lost.get(name),
                 total("shared.retries"),
+                _lost_inside(lab, name, total),
             )
         )
     return made
@@ -236,21 +248,33 @@ def _lost_before(lab: ChainLab, functions: Sequence[str], valid: Sequence[Observ
             continue
         if before and valid:
             side = "near" if before == [CLIENT] else "far"
-            counters_of = [
-                *(f"{PREFIX}{host}/surplus.{side}" for host in before),
-                *(f"{PREFIX}{host}/surplus.near" for host in hosts),
+            places = [*(f"{PREFIX}{host}/{side}" for host in before), *(f"{PREFIX}{h}/near" for h in hosts)]
+            sums = [
+                sum(one.counters.get(f"{at}.tx", 0.0) - one.counters.get(f"{at}.rx", 0.0) for at in places)
+                for one in valid
             ]
-            sums = [sum(one.counters.get(counter, 0.0) for counter in counters_of) for one in valid]
             # a packet on its way as a trial begins is none that was lost
             found[name] = max(0.0, mean(sums))
         before = hosts
     return found
 
 
+def _lost_inside(lab: ChainLab, name: str, total: Callable[[str], float]) -> float | None:
+    """Packets that a function received and did not send on, either direction for itself: what it sends of its
+    own in one makes up for no loss in the other."""
+    vnf = lab.chain.vnfs.get(name)
+    if vnf is None or lab.chain.mirror(name):
+        return None
+    kind = KINDS[vnf.kind]
+    if kind.http(vnf.options) or kind.ends(vnf.options, "tcp", 1):
+        return None
+    return sum(max(0.0, total(f"{into}.rx") - total(f"{out}.tx")) for into, out in THROUGH.values())
+
+
 def internals(seen: Sequence[Observation]) -> dict[str, Any]:
-    """What the switches count of themselves over the valid trials: packets, cycles for each where they are
+    """What the switches count of themselves over the trials shown: packets, cycles for each where they are
     known, the share of packets by how their flow was found, drops by reason."""
-    valid = [one for one in seen if one.valid]
+    valid = shown(seen)
     sums: dict[str, float] = {}
     for one in valid:
         for name, value in one.counters.items():
@@ -276,8 +300,8 @@ def internals(seen: Sequence[Observation]) -> dict[str, Any]:
 
 def backlog(seen: Sequence[Observation]) -> dict[str, float]:
     """Packets that found no room in the kernel's queue before its soft interrupts, and how often a soft
-    interrupt ended with packets left; of a valid trial, on the whole machine."""
-    valid = [one for one in seen if one.valid]
+    interrupt ended with packets left; of a trial that is shown, on the whole machine."""
+    valid = shown(seen)
     return {
         name: mean([one.counters.get(counter, 0.0) for one in valid]) if valid else 0.0
         for counter, name in BACKLOG.items()

@@ -117,6 +117,7 @@ def measure(
                     "hops": [hop.document() for hop in hops(lab, names, seen)],
                     "internals": internals(seen),
                     "backlog": backlog(seen),
+                    "failed": not any(one.valid for one in seen),
                 }
                 for names, seen in zip(passed, found.seen, strict=True)
             ]

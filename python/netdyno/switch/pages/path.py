@@ -28,6 +28,7 @@ REASONS: Mapping[str, Msg] = {
     "denied by a rule": M("denied by a rule"),
     "queue of shared memory full": M("queue of shared memory full"),
     "too large for its port": M("too large for its port"),
+    "buffer of a UDP socket full": M("buffer of a UDP socket full"),
 }
 FOUND: Mapping[str, Msg] = {
     "cache": M("exact-match cache"),
@@ -80,7 +81,7 @@ def build(found: Mapping[str, Any]) -> Path | None:
     added = {one["function"]: one for one in found["added"]}
     boxes, edges = [], []
     for place, hop in enumerate(arm["hops"]):
-        drops = sum(hop["drops"].values())
+        drops = sum(hop["drops"].values()) + round(unexplained(hop))
         lines = []
         if cost := added.get(hop["name"]):
             lines.append(M("adds {time}", time=with_unit(cost["mean"], "s")))
@@ -104,7 +105,7 @@ def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
         M("Hops"),
         [
             Column(M("Hop"), numeric=False), Column(M("Kind"), numeric=False), Column(M("Packets received")),
-            Column(M("Packets sent")), Column(M("Packets lost before it")),
+            Column(M("Packets sent")), Column(M("Packets lost before it")), Column(M("Packets lost in it")),
             Column(M("CPU time that it adds to a packet")),
             Column(M("CPU of its program")), Column(M("Packets dropped"), numeric=False),
         ],
@@ -115,6 +116,8 @@ def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
             arm=Data(arm["name"]),
         ),
     )  # fmt: skip
+    if arm.get("failed"):
+        made.note = M("Means of trials through {arm} that failed: none is valid.", arm=Data(arm["name"]))
     for hop in arm["hops"]:
         cost = added.get(hop["name"])
         made.add(
@@ -122,16 +125,23 @@ def _hops(arm: Mapping[str, Any], added: Mapping[str, Any]) -> Table:
             data(hop["kind"]),
             number(units.count(round(hop["received"])), hop["received"]),
             number(units.count(round(hop["sent"])), hop["sent"]),
-            _lost(hop),
+            _lost(hop, "lost"),
+            _lost(hop, "inside"),
             _cost(cost) if cost else number(units.NONE, None),
             number(units.percent(hop["cpu"]), hop["cpu"]),
-            _drops(hop["drops"]),
+            _drops(hop),
         )
     return made
 
 
-def _lost(hop: Mapping[str, Any]) -> Cell:
-    lost = hop.get("lost")
+def unexplained(hop: Mapping[str, Any]) -> float:
+    """Packets lost in a function for which none of its counters has a reason."""
+    explained: float = sum(hop["drops"].values())
+    return max(0.0, (hop.get("inside") or 0.0) - explained)
+
+
+def _lost(hop: Mapping[str, Any], where: str) -> Cell:
+    lost = hop.get(where)
     if lost is None:
         return number(units.NONE, None)
     return number(units.count(round(lost)), lost, mark="bad" if round(lost) else "")
@@ -143,14 +153,20 @@ def _cost(cost: Mapping[str, Any]) -> Cell:
     return number(with_unit(cost["mean"], "s"), cost["mean"], note=note)
 
 
-def _drops(drops: Mapping[str, float]) -> Cell:
-    if not drops:
-        return Cell(M("none"), 0.0)
-    reason, most = max(drops.items(), key=lambda one: one[1])
-    others = sum(drops.values()) - most
-    first = M("{n}: {why}", n=units.significant(most, 4), why=REASONS.get(reason, Data(reason)))
+def _drops(hop: Mapping[str, Any]) -> Cell:
+    counted: list[tuple[Msg | Data, float]] = [
+        (REASONS.get(reason, Data(reason)), count) for reason, count in hop["drops"].items()
+    ]
+    if round(unknown := unexplained(hop)):
+        counted.append((M("explained by no counter"), unknown))
+    if not counted:
+        return number(units.NONE, None) if hop["mirror"] else Cell(M("none"), 0.0)
+    reason, most = max(counted, key=lambda one: one[1])
+    every = sum(count for _, count in counted)
+    others = every - most
+    first = M("{n}: {why}", n=units.significant(most, 4), why=reason)
     more = M("{n} for other reasons", n=units.significant(others, 4)) if others else None
-    return Cell(first, sum(drops.values()), more, "bad")
+    return Cell(first, every, more, "bad")
 
 
 def _switch(internals: Mapping[str, Any], dropped: Sequence[float]) -> Table:

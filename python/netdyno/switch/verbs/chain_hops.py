@@ -8,6 +8,7 @@ from typing import Any
 from netdyno import quantities
 from netdyno.cli import console
 from netdyno.stats.estimate import mean
+from netdyno.switch.pages.path import unexplained
 
 
 def show_hops(result: Mapping[str, Any]) -> None:
@@ -16,19 +17,27 @@ def show_hops(result: Mapping[str, Any]) -> None:
     added = {one["function"]: one for one in result["added"]}
     rows = []
     for hop in longest["hops"]:
-        drops = ", ".join(f"{count:,.0f} {reason}" for reason, count in hop["drops"].items())
-        if hop["retries"]:
-            drops = f"{drops or 'none'} ({hop['retries']:,.0f} retries)"
         cost = added.get(hop["name"])
         rows.append((
             hop["name"], hop["kind"], f"{hop['received']:,.0f}", f"{hop['sent']:,.0f}",
-            "–" if hop["lost"] is None else f"{hop['lost']:,.0f}",
+            *("–" if hop[key] is None else f"{hop[key]:,.0f}" for key in ("lost", "inside")),
             _time(cost) if cost else "–", f"{hop['cpu']:.0%}" if hop["cpu"] is not None else "–",
-            drops or "none",
+            _drops(hop),
         ))  # fmt: skip
     if rows:
-        heads = ("hop", "kind", "received", "sent", "lost before it", "CPU time it adds", "CPU", "dropped")
-        console.table(heads, rows, f"packets of a trial through {longest['name']}", right=heads[2:7])
+        title = f"packets of a trial{' that failed' if longest['failed'] else ''} through {longest['name']}"
+        heads = (
+            "hop",
+            "kind",
+            "received",
+            "sent",
+            "lost before it",
+            "lost in it",
+            "CPU time it adds",
+            "CPU",
+            "dropped",
+        )
+        console.table(heads, rows, title, right=heads[2:8])
     at_ports = [one["dropped"] for one in longest["trials"] if one["valid"] and one["dropped"] is not None]
     said = f"{mean(at_ports):,.0f} packets a trial" if at_ports else "not counted"
     console.out().print(f"dropped by the switch at its ports: {said}", markup=False)
@@ -60,6 +69,15 @@ def show_hops(result: Mapping[str, Any]) -> None:
             f"{one['off']:+.1%} off{between}",
             markup=False,
         )
+
+
+def _drops(hop: Mapping[str, Any]) -> str:
+    """Packets by reason; what has none is said, and so is that nothing tells drops."""
+    parts = [f"{count:,.0f} {reason}" for reason, count in hop["drops"].items()]
+    if round(unexplained(hop)):
+        parts.append(f"{unexplained(hop):,.0f} that no counter explains")
+    said = ", ".join(parts) or ("–" if hop["mirror"] else "none")
+    return f"{said} ({hop['retries']:,.0f} retries)" if hop["retries"] else said
 
 
 def _time(cost: Mapping[str, Any]) -> str:
