@@ -21,6 +21,8 @@ LATE = 0.7
 """Seconds after which `late` sends a frame again."""
 LARGE = 1000
 """Bytes of the largest frame that `large` passes."""
+SLOW = 0.45
+"""Seconds that `slow` keeps each frame."""
 waiting: list[tuple[float, int, bytes, socket.socket]] = []
 count = itertools.count()
 
@@ -72,7 +74,10 @@ def answer(frame: bytes) -> bytes:
 
 
 def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: socket.socket) -> list[bytes]:
-    """What becomes of a datagram or segment of IPv4."""
+    """What becomes of a datagram or segment of IPv4, or by `slow` of any frame."""
+    if fault == "slow":
+        heapq.heappush(waiting, (time.monotonic() + SLOW, next(count), frame, other))
+        return []
     protocol, of = frame[23], fault.partition("-")[0]
     first = protocol == TCP and frame[L4 + 13] & 0x12 == 0x12
     dns = forward and frame[36:38] == b"\0\x35"
@@ -130,7 +135,7 @@ def run(fault: str) -> None:
             if about[2] == socket.PACKET_OUTGOING:
                 continue
             other = others[one]
-            known = frame[12:14] == b"\x08\x00" and frame[23] in CHECKSUM
+            known = fault == "slow" or (frame[12:14] == b"\x08\x00" and frame[23] in CHECKSUM)
             for made in faulty(fault, frame, one is inside, one, other) if known else [frame]:
                 other.send(made)
         while waiting and waiting[0][0] <= time.monotonic():

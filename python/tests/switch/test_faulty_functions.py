@@ -19,7 +19,6 @@ BLOCKED = {"secret": {"match": {"protocol": "udp", "port": 53}, "chain": ["own",
 BLOCKED_TCP = {
     "secret": {"match": {"protocol": "tcp", "port": 53}, "chain": ["own", "br"], "blocked_by": "own"}
 }
-
 pytestmark = [root, pytest.mark.drawn]
 
 
@@ -47,6 +46,22 @@ def test_one_without_a_fault_is_good() -> None:
         "none", classes=BLOCKED | {"more": {"match": {"dscp": 46}, "chain": ["own"]}}, rounds=5
     ) == ["secret forward udp: own: it lets packets pass that it is to block"]
     assert not faults("leak", classes=BLOCKED, br={"replicas": 2})
+
+
+def test_a_slow_one_is_good() -> None:
+    firewall = {"kind": "firewall", "options": {"deny": ["udp/53"]}}
+    behind = {"secret": {**BLOCKED["secret"], "blocked_by": "br"}}
+    assert not faults("slow", classes=behind, br=firewall)
+
+
+def test_a_long_path_is_good() -> None:
+    chain = {"vnfs": {"br": {"kind": "bridge"}}, "chain": ["br"]}
+    way = {"delay": {"constant": "400ms"}}
+    with ChainLab(checked(chain, "x"), paths={"client": {"a_to_b": way, "b_to_a": way}}) as lab:
+        for _ in range(2):
+            assert not verify(lab).first_fault
+        assert lab.transit
+        assert lab.transit >= 0.4
 
 
 @pytest.mark.parametrize(

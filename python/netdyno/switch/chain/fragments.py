@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from netdyno.switch.chain import layout
+from netdyno.switch.chain import layout, transit
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import FRAGMENT, Fault
@@ -16,8 +16,6 @@ from netdyno.system import namespace
 
 _DISCOVERY = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
 """IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (Linux)."""
-_QUIET = 0.3
-"""Seconds after which no packet is in transit."""
 
 
 def passed(lab: ChainLab, captures: Captures, traffic: str, talk: Talk) -> Fault | None:
@@ -27,7 +25,7 @@ def passed(lab: ChainLab, captures: Captures, traffic: str, talk: Talk) -> Fault
         return None
     captures.clear()
     _send(lab, talk)
-    captures.quiet(_QUIET, ANSWER)
+    captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
     hosts = {step.port.host for step in expected(of_version(lab.rules, talk.version), traffic, "forward")}
     hosts = hosts - {SERVER} if one.blocked_by else hosts
     for key in [known for known in captures.sent_by(CLIENT) if known[0] == FRAGMENT]:

@@ -56,6 +56,8 @@ class ChainLab:
     """Hosts of functions that the rules do without."""
     by: Mapping[str, str] = field(default_factory=dict)
     """Of each class, the line between the switches that it takes now."""
+    transit: float | None = None
+    """Longest time that a packet took through the chain when it was proved, seconds; None: it was not yet."""
     _tell: Callable[[Mapping[str, str]], None] = lambda _: None
     """Tells who watches the chain which lines classes take."""
     _stack: ExitStack = field(default_factory=ExitStack)

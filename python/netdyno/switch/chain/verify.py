@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import fragments, layout, refusals, underlay
+from netdyno.switch.chain import fragments, layout, refusals, transit, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -41,10 +41,10 @@ from netdyno.system import namespace
 ROUNDS = 3
 """A loss counts if each of so many rounds shows it: a packet that a busy machine lost is no fault. One packet
 too many counts at once."""
-QUIET = 0.3
-"""Seconds after which no packet is in transit."""
 LATE = 1.0
 """Seconds within which packets of the last conversation may come once more."""
+AGAIN = 0.05
+"""Seconds between two looks whether a packet that is missed has come."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _verify(
     wire = WanCapture(lab.network.namespace(line.gateways[0])) if line and encrypted else None
     try:
         # what others sent before is on its way
-        captures.quiet(QUIET, ANSWER)
+        captures.quiet(transit.quiet(lab), ANSWER)
         for traffic in lab.chain.paths():
             for talk in conversations(lab, traffic):
                 # a rule makes every packet too many that meets it
@@ -195,13 +195,15 @@ def _verify(
             told(result)
             found.append(result)
         if all(one.good for one in found) and captures.exact:
-            time.sleep(LATE)
+            time.sleep(LATE + (lab.transit or 0.0))
             again = late(captures, courses)
             found = [
                 replace(one, fault=again.get((one.traffic, one.direction, one.protocol))) for one in found
             ]
     finally:
         captures.close()
+    if all(one.good for one in found):
+        lab.transit = transit.longest(captures, courses)
     if dead := lab.dead():
         raise Error(
             "ND-91-41", f"a part of the chain ended: {dead}", at="chain", fix="See its log in the folder"
@@ -233,14 +235,20 @@ def _rounds(
     talk.answered = talk.answered and (len(ways) == 2 or bool(talk.relays))
     for number in range(max(1, rounds)):
         captures.clear()
-        talk.patience = ANSWER * (number + 1)
+        talk.patience = ANSWER * (number + 1) + transit.described(lab) + 2 * (lab.transit or 0.0)
         talk.run(lab)
-        captures.quiet(QUIET, 3 * ANSWER)
-        # a search for a rule sends packets again
-        others = made(lab, captures, talk)
-        seen = [
-            _followed(lab, captures, courses, traffic, rules, direction, talk, suspect) for direction in ways
-        ]
+        captures.quiet(transit.quiet(lab), 3 * ANSWER)
+        until = time.monotonic() + transit.awaited(lab)
+        while True:
+            # a search for a rule sends packets again
+            others = made(lab, captures, talk)
+            seen = [
+                _followed(lab, captures, courses, traffic, rules, direction, talk, suspect)
+                for direction in ways
+            ]
+            if others or not any(_missed(one) for one in seen) or time.monotonic() > until:
+                break
+            time.sleep(AGAIN)
         if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
             fault = disagreement(rules, traffic, *(one.choices for one in seen))
             seen[1] = replace(seen[1], fault=fault or talk.unbalanced(lab))
@@ -257,6 +265,11 @@ def _rounds(
         if all(one.good for one in kept) or number + 1 == rounds:
             break
     return kept
+
+
+def _missed(one: DirectionResult) -> bool:
+    """Whether a packet is missed that may be in transit."""
+    return bool(one.untested) or (one.fault is not None and not one.fault.certain)
 
 
 def _of_both(old: DirectionResult, new: DirectionResult, exact: bool) -> DirectionResult:
@@ -423,7 +436,7 @@ def _located(
         rest = steps[starts[middle] :]
         captures.clear()
         _send(lab, rest[0].port, frames[rest[0].port])
-        captures.quiet(QUIET, ANSWER)
+        captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
         seen = captures.of(one)
         # an end may send it once more by itself
         sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
