@@ -93,6 +93,8 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
         return [flipped(frame)]
     if fault == "dscp":
         return [whole(turned(frame, 15, 0xB8))]
+    if fault in HEADER:
+        return [headed(fault, frame)]
     if fault == "leak-udp" and protocol == UDP and dns:
         return [flipped(frame)]
     if fault == "leak-tcp" and protocol == TCP and dns:
@@ -113,6 +115,28 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
     if fault == "often" and protocol == UDP and forward and next(count) % 3 == 0:
         return [frame, frame]
     return [frame]
+
+
+HEADER = ("ttl", "ecn", "identity", "options", "window", "unchecked")
+"""Faults that change a header, and nothing that an end of a conversation sees."""
+
+
+def headed(fault: str, frame: bytes) -> bytes:
+    """A frame with another header."""
+    protocol, first = frame[23], frame[L4 + 12] >> 4
+    if fault == "ttl":
+        return whole(frame[:22] + bytes([frame[22] - 1]) + frame[23:])
+    if fault == "ecn":
+        return whole(turned(frame, 15, 3))
+    if fault == "identity":
+        return whole(frame[:18] + b"\x12\x34\0" + frame[21:])
+    if fault == "options" and protocol == TCP:
+        return whole(frame[: L4 + 20] + b"\1" * (first * 4 - 20) + frame[L4 + first * 4 :])
+    if fault == "window" and protocol == TCP:
+        return whole(turned(frame, L4 + 15, 1))
+    if fault == "unchecked" and protocol == UDP:
+        return frame[: CHECKSUM[UDP]] + b"\0\0" + frame[CHECKSUM[UDP] + 2 :]
+    return frame
 
 
 def opened(interface: str) -> socket.socket:

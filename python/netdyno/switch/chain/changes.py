@@ -13,7 +13,9 @@ from netdyno.switch.chain.vnf.base import Changed
 
 _WORDS: Mapping[Changed, str] = {
     "macs": "other Ethernet addresses", "addresses": "other addresses", "ports": "other ports",
-    "dscp": "another DSCP", "payload": "another payload",
+    "dscp": "another DSCP", "payload": "another payload", "ttl": "another TTL", "ecn": "another ECN field",
+    "identity": "another IP identification, DF or flow label", "ip_options": "other IP options",
+    "segment": "other options, another window or urgent pointer of TCP", "unchecked": "no checksum of UDP",
 }  # fmt: skip
 
 
@@ -23,10 +25,14 @@ def changed(chain: Chain, path: Sequence[Step], seen: Sequence[Sighting]) -> Fau
     before = path[0]
     for step in path[1:]:
         allowed: Collection[Changed] = ()
+        hops = 0
         if step.port.host == before.port.host and step.sends and step.port.host in hosts:
             one = chain.vnfs[hosts[step.port.host]]
             allowed = KINDS[one.kind].changes(one.options)
-        if part := _differs(_at(before, seen), _at(step, seen), allowed):
+            # RFC 1812 section 5.3.1, RFC 8200 section 3
+            hops = int(KINDS[one.kind].routed)
+        came = [one._replace(ttl=one.ttl - hops) for one in _at(before, seen)]
+        if part := _differs(came, _at(step, seen), allowed):
             what = f"{step} it with {_WORDS[part]}"
             return Fault(what, step.rule, "" if step.rule else before.port.host, leak=True)
         before = before if step.copy else step

@@ -35,6 +35,16 @@ class Content(NamedTuple):
     ports: bytes
     dscp: int
     payload: bytes
+    ttl: int = 64
+    """The hop limit of IPv6."""
+    ecn: int = 0
+    identity: bytes = b""
+    """Identification, flags and fragment offset of IPv4, flow label of IPv6."""
+    ip_options: bytes = b""
+    segment: bytes = b""
+    """Window, urgent pointer and options of TCP."""
+    unchecked: bool = False
+    """Whether it is a datagram without a checksum."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +154,22 @@ def content(frame: bytes) -> Content | None:
         return None
     protocol, transport, end, suffix = found
     head = (frame[transport + 12] >> 4) * 4 if protocol == 6 and len(frame) > transport + 12 else 8
+    segment = b""
+    if protocol == 6 and len(frame) >= transport + 20:
+        window, urgent = frame[transport + 14 : transport + 16], frame[transport + 18 : transport + 20]
+        segment = window + urgent + frame[transport + 20 : transport + head]
     addresses = frame[at + 8 : at + 40] if suffix else frame[at + 12 : at + 20]
-    traffic = struct.unpack_from("!H", frame, at)[0] >> 4 if suffix else frame[at + 1]
-    ports = frame[transport : transport + 4]
-    return Content(frame[:12], addresses, ports, (traffic & 0xFF) >> 2, frame[transport + head : end])
+    traffic = struct.unpack_from("!H", frame, at)[0] >> 4 & 0xFF if suffix else frame[at + 1]
+    return Content(
+        frame[:12], addresses, frame[transport : transport + 4], traffic >> 2,
+        frame[transport + head : end],
+        ttl=frame[at + 7] if suffix else frame[at + 8],
+        ecn=traffic & 3,
+        identity=bytes([frame[at + 1] & 15]) + frame[at + 2 : at + 4] if suffix else frame[at + 4 : at + 8],
+        ip_options=b"" if suffix else frame[at + 20 : transport],
+        segment=segment,
+        unchecked=protocol == 17 and frame[transport + 6 : transport + 8] == b"\0\0",
+    )  # fmt: skip
 
 
 def _transport(frame: bytes, kind: bytes, at: int) -> tuple[int, int, int, str] | None:

@@ -17,10 +17,14 @@ from netdyno.system import namespace
 from netdyno.system.journal import Journal, journal
 from netdyno.system.process import Process, find
 
-Changed = Literal["macs", "addresses", "ports", "dscp", "payload"]
-"""Parts of a packet: Ethernet addresses, IP addresses, ports, DSCP, what TCP or UDP carries."""
+Changed = Literal[
+    "macs", "addresses", "ports", "dscp", "payload", "ttl", "ecn", "identity", "ip_options", "segment",
+    "unchecked",
+]  # fmt: skip
+"""Parts of a packet, as of `Content`: Ethernet addresses, IP addresses, ports, DSCP, what TCP or UDP carries,
+TTL, ECN, IP identification and DF, IP options, TCP's window and options, whether UDP has a checksum."""
 ROUTED: tuple[Changed, ...] = ("macs",)
-"""What a router changes."""
+"""What a router changes, beside the TTL, which it takes one from."""
 TRANSLATED: tuple[Changed, ...] = ("macs", "addresses", "ports")
 """What a NAT changes."""
 IN, OUT = "in", "out"

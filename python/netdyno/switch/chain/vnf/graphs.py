@@ -6,7 +6,7 @@ import ipaddress
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -109,7 +109,7 @@ class Graph(Forwarder):
     @classmethod
     def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
         """Whatever its elements do."""
-        return ("macs", "addresses", "ports", "dscp", "payload")
+        return get_args(Changed)
 
     def graph(self) -> dict[str, Any]:
         """The file, over our interfaces."""
@@ -135,6 +135,10 @@ class Graph(Forwarder):
             for name, of in ports.items()
         }
         return {**read, "ports": own}
+
+
+MARKED: tuple[Changed, ...] = ("ecn",)
+"""What a bad path changes."""
 
 
 class ImpairOptions(Settings):
@@ -165,6 +169,11 @@ class Impair(Forwarder):
     kind: ClassVar[str] = "impair"
     about: ClassVar[str] = "a bad path: delay, loss, rate (netdyno)"
     Options = ImpairOptions
+
+    @classmethod
+    def changes(cls, options: Mapping[str, Any]) -> Collection[Changed]:
+        """Its queue may mark congestion (RFC 3168)."""
+        return MARKED
 
     def graph(self) -> dict[str, Any]:
         """The same for both directions."""
