@@ -336,8 +336,8 @@ def application(
         route("/api/login", one.log_in, "POST"),
         route("/api/logout", one.log_out, "POST"),
         route("/api/about", one.about),
-        Route("/api/runs", _Streaming(one.list_stream)),
-        Route("/api/runs/{run}/live", _Streaming(one.run_stream)),
+        Route("/api/runs", _Streaming(one.list_stream), methods=["GET"]),
+        Route("/api/runs/{run}/live", _Streaming(one.run_stream), methods=["GET"]),
         route("/api/runs/{run}", one.run),
         route("/api/runs/{run}", one.remove, "DELETE"),
         route("/api/runs/{run}/profile", one.profile),
@@ -358,7 +358,11 @@ def application(
             for name, where in system.looks.items()
             for one_route in (
                 route(f"/api/{system.name}/{name}", partial(one.look, where=where)),
-                Route(f"/api/{system.name}/{name}/live", _Streaming(partial(one.look_stream, where=where))),
+                Route(
+                    f"/api/{system.name}/{name}/live",
+                    _Streaming(partial(one.look_stream, where=where)),
+                    methods=["GET"],
+                ),
             )
         ),
         route("/report/{run}", one.report),

@@ -62,7 +62,7 @@ def all_assets() -> dict[str, Asset]:
 def _asset(name: str, text: str) -> Asset:
     data = text.encode()
     packed = gzip.compress(data, 9, mtime=0)
-    return Asset(TYPES[name.rpartition(".")[2]], data, packed, f'"{hashlib.sha256(data).hexdigest()[:16]}"')
+    return Asset(TYPES[name.rpartition(".")[2]], data, packed, hashlib.sha256(data).hexdigest()[:16])
 
 
 def answer(request: Request, name: str) -> Response:
@@ -70,10 +70,23 @@ def answer(request: Request, name: str) -> Response:
     found = all_assets().get(name)
     if found is None:
         return Response(status_code=404)
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == found.tag:
+    small = _takes_gzip(request.headers.get("accept-encoding", ""))
+    # the same text in another coding is not the same bytes (RFC 9110 section 8.8.3.3)
+    tag = f'"{found.tag}-gzip"' if small else f'"{found.tag}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    known = {one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")}
+    if known & {tag, "*"}:
         return Response(status_code=304, headers=headers)
-    small = "gzip" in request.headers.get("accept-encoding", "")
     if small:
         headers["Content-Encoding"] = "gzip"
     return Response(found.packed if small else found.text, media_type=found.kind, headers=headers)
+
+
+def _takes_gzip(codings: str) -> bool:
+    """Whether a browser's `Accept-Encoding` allows it: named, and not with a weight of 0."""
+    weights = {}
+    for one in codings.lower().split(","):
+        name, *parameters = (part.strip() for part in one.split(";"))
+        weights[name] = next((p.removeprefix("q=") for p in parameters if p.startswith("q=")), "1")
+    weight = weights.get("gzip", weights.get("*", "0"))
+    return weight.replace(".", "", 1).isdecimal() and float(weight) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 
@@ -32,7 +33,13 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 STATUS = {"ND-104-13": 401, "ND-104-17": 429, "ND-104-18": 403, "ND-104-19": 403, "ND-104-25": 404}
+STATUS["ND-104-32"] = 413
 """HTTP status of an error where its family's does not do."""
+ADVICE = {401: {"WWW-Authenticate": 'Bearer realm="netdyno"'}, 429: {"Retry-After": "60"}}
+"""Header fields of an error, by its status."""
+CONTENT_TYPE = "Content-Type"
+ABSOLUTE = re.compile(r"https?://([^/]*)(/.*)?", re.DOTALL)
+"""A target in absolute form."""
 OPEN = ("/", "/assets/", "/api/login", "/api/texts")
 """Paths without data of anybody: nobody has to be logged in for them."""
 READING = ("GET", "HEAD")
@@ -44,8 +51,9 @@ sent our cookie by the browser (RFC 6265 section 8.5), and not this."""
 def failure(error: Error) -> JSONResponse:
     """An error as an answer."""
     status = STATUS.get(error.code) or {104: 400, 92: 503, 91: 502}.get(error.exit_code, 500)
-    wait = {"Retry-After": "60"} if status == 429 else None
-    return JSONResponse({"error": error.as_dict()}, status, headers=wait)
+    if error.at == CONTENT_TYPE:
+        status = 415
+    return JSONResponse({"error": error.as_dict()}, status, headers=ADVICE.get(status))
 
 
 class Guard:
@@ -82,7 +90,7 @@ class Guard:
 
         headers = Headers(scope=scope)
         try:
-            self._host(headers)
+            scope = self._host(headers, scope)
             role, session = self._role(scope, headers)
             scope["state"] = {**scope.get("state", {}), "role": role, "session": session}
             self._may(scope, headers)
@@ -93,9 +101,13 @@ class Guard:
         except Error as e:
             await failure(e)(scope, receive, sealed)
 
-    def _host(self, headers: Headers) -> None:
-        """A name of somebody else's that leads here is not ours: a page there would pass for ours."""
+    def _host(self, headers: Headers, scope: Scope) -> Scope:
+        """The request with its path alone. A name of others that leads here is not ours: a page there
+        would pass for ours. A target in absolute form counts in place of `Host` (RFC 9112 section 3.2.2)."""
         host = headers.get("host", "").lower()
+        if whole := ABSOLUTE.fullmatch(scope["path"]):
+            host, path = whole.group(1).lower(), whole.group(2) or "/"
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         if host not in self.hosts and not self._is_address(host):
             what = "the dashboard does not serve this host name"
             fix = (
@@ -103,6 +115,7 @@ class Guard:
                 "--name HOST, of a tunnel --name HOST:PORT, of a reverse proxy --name https://HOST"
             )
             raise Error("ND-104-19", what, at=host[:200], fix=fix)
+        return scope
 
     def _is_address(self, host: str) -> bool:
         """Whether it is an address of whatever interface at our port, where we serve all of them."""
@@ -159,7 +172,7 @@ class Guard:
             what = "a page of another site asked for this"
             raise Error("ND-104-19", what, at=str(origin)[:200], fix="Use the dashboard's own page")
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-            raise Error("ND-104-10", "the request is not application/json", at="Content-Type")
+            raise Error("ND-104-10", "the request is not application/json", at=CONTENT_TYPE)
 
     def _limited(self, headers: Headers, receive: Receive) -> Receive:
         length = headers.get("content-length", "0")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -34,6 +36,7 @@ def code(answer: object) -> str:
 def test_without_a_token_there_is_nothing_to_see(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert (answer.status_code, code(answer)) == (401, "ND-104-13")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize("path", ACTIONS)
@@ -98,7 +101,31 @@ def test_a_cookie_alone_changes_nothing(operator: TestClient, key: str) -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )
 def test_a_form_cannot_act(operator: TestClient, kind: str) -> None:
-    assert code(post(operator, "/api/logout", Content_Type=kind)) == "ND-104-10"
+    answer = post(operator, "/api/logout", Content_Type=kind)
+    assert (answer.status_code, code(answer)) == (415, "ND-104-10")
+
+
+def test_a_stream_is_only_read(operator: TestClient) -> None:
+    answer = post(operator, "/api/runs")
+    assert answer.status_code == 405 and "GET" in answer.headers["allow"]
+
+
+def test_a_target_in_absolute_form_counts_in_place_of_the_host(operator: TestClient) -> None:
+    def asked(target: str, host: str) -> int:
+        scope = {
+            "type": "http", "method": "GET", "path": target, "raw_path": target.encode(), "query_string": b"",
+            "headers": [(b"host", host.encode())], "server": ("127.0.0.1", PORT), "client": ("127.0.0.1", 9),
+        }  # fmt: skip
+        status: list[int] = []
+
+        async def send(message: Any) -> None:
+            status.extend([message["status"]] if "status" in message else [])
+
+        asyncio.run(operator.app(scope, lambda: asyncio.sleep(9), send))  # type: ignore[arg-type]
+        return status[0]
+
+    assert asked(f"http://127.0.0.1:{PORT}/assets/main.js", "evil.example") == 200
+    assert asked("http://evil.example/assets/main.js", f"127.0.0.1:{PORT}") == 403
 
 
 def test_the_cookie_is_for_this_site_and_no_script(client: TestClient) -> None:
