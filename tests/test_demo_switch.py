@@ -27,5 +27,5 @@ def test_the_demo(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert [one["name"] for one in told["compare"]["arms"]] == ["linux-bridge", "ovs-netdev"]
     assert told["chain"]["good"], told["chain"]
-    assert {one["class"] for one in told["chain"]["directions"]} == {"telnet", "default"}
+    assert {one["class"] for one in told["chain"]["directions"]} == {"telnet", "default", "two VLAN tags"}
     assert "ovs-netdev" in page.read_text()

@@ -92,7 +92,7 @@ def test_the_examples_are_shown(capfd: pytest.CaptureFixture[str]) -> None:
     shown = json.loads(capfd.readouterr().out)
     assert shown["paths"]["telnet"] == "client → firewall → blocked"
     assert shown["paths"]["default"] == "client → firewall (copy to inspect) → nat → server"
-    assert len(shown["rules"]) == 12
+    assert len(shown["rules"]) == 16
     assert call(["chain", "show", str(EXAMPLES / "chain-bridges.yaml")]) == 0
 
 
@@ -198,6 +198,7 @@ def test_every_class_takes_its_path(lab: ChainLab) -> None:
     assert ways == {
         ("telnet", "forward", "tcp"), ("telnet", "reverse", "tcp"), ("dns", "forward", "udp"), ("dns", "reverse", "udp"),
         *((("default", direction, protocol)) for direction in ("forward", "reverse") for protocol in ("arp", "udp", "tcp")),
+        *(("two VLAN tags", direction, "udp") for direction in ("forward", "reverse")),
     }  # fmt: skip
     assert all(found.flows[rule.flow.cookie] >= 1 for rule in lab.rules), "the switch counted each rule, too"
     for one in found.directions:

@@ -64,6 +64,7 @@ FLOWS = [
     ),
     Flow(10, "p0", ["p1", Select(("p1", "p0"))], {"tcp": "", "tp_dst": "82"}, priority=800),
     Flow(11, "", [], {"dl_dst": "02:00:00:00:00:02"}, priority=1000),
+    Flow(12, "p1", [], {"dl_type": "0x88a8"}, priority=1500),
 ]
 
 
@@ -448,7 +449,7 @@ def test_connections_outlive_the_master(capfd: pytest.CaptureFixture[str]) -> No
     assert len(found["takeovers"]) == 2 and not found["lost"]
     assert all(one["messages"] > 1 and not one["lost"] for one in found["connections"])
     assert len(found["connections"]) == 4 and not found["flows_missing"] and not found["flows_excess"]
-    assert all(one["kept"] == 11 and one["added"] == one["removed"] == 0 for one in found["takeovers"])
+    assert all(one["kept"] == 16 and one["added"] == one["removed"] == 0 for one in found["takeovers"])
     assert (
         call(["chain", "takeover", str(EXAMPLES / "chain.yaml"), "--controllers", "2", "--kills", "2"]) == 104
     )

@@ -20,7 +20,7 @@ from netdyno.system import namespace
 
 SO_TIMESTAMPNS = 35
 SOL_PACKET, PACKET_AUXDATA = 263, 8
-TP_STATUS_VLAN_VALID = 0x10
+TP_STATUS_VLAN_VALID, TP_STATUS_VLAN_TPID_VALID = 0x10, 0x40
 ETH_P_ALL = 3
 BUFFER = 1 << 20
 THREADS = 32
@@ -165,10 +165,8 @@ class Captures:
             except (BlockingIOError, OSError):
                 return
             kept = {(level, kind): data for level, kind, data in ancillary}
-            tci = _vlan(kept.get((SOL_PACKET, PACKET_AUXDATA), b""))
-            if tci is not None:
-                # the kernel has taken the tag off
-                frame = frame[:12] + struct.pack("!HH", 0x8100, tci) + frame[12:]
+            # the kernel has taken the tag off
+            frame = frame[:12] + vlan_tag(kept.get((SOL_PACKET, PACKET_AUXDATA), b"")) + frame[12:]
             outer, inner = "", frame
             if port in self._tunnelled:
                 if (found := unwrapped(frame)) is None:
@@ -232,11 +230,13 @@ def _open(interface: str) -> socket.socket:
     return made
 
 
-def _vlan(data: bytes) -> int | None:
-    """The VLAN tag of `struct tpacket_auxdata`, if it has one."""
+def vlan_tag(data: bytes) -> bytes:
+    """The VLAN tag of `struct tpacket_auxdata` as on the wire; empty: it has none."""
     if len(data) < 18 or not struct.unpack_from("I", data)[0] & TP_STATUS_VLAN_VALID:
-        return None
-    return int(struct.unpack_from("H", data, 16)[0])
+        return b""
+    tci, kind = struct.unpack_from("HH", data.ljust(20, b"\0"), 16)
+    known = struct.unpack_from("I", data)[0] & TP_STATUS_VLAN_TPID_VALID
+    return struct.pack("!HH", kind if known else 0x8100, tci)
 
 
 def nanoseconds(data: bytes) -> int:

@@ -14,8 +14,8 @@ from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import Fault, Key, Sighting, key
 from netdyno.switch.chain.spec import Version
-from netdyno.switch.chain.steering import CLIENT, SERVER, Direction, Port, Rule
-from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, port_of
+from netdyno.switch.chain.steering import CLIENT, SERVER, TAG_TYPES, TWO_TAGS, Direction, Port, Rule
+from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, free_port, port_of
 from netdyno.system import namespace
 
 _QUIET = 0.3
@@ -26,6 +26,7 @@ _OTHER = 30_000
 """Port of the end to which a frame goes."""
 _TYPES = {4: b"\x08\x00", 6: b"\x86\xdd"}
 _SYN = 2
+_OUTER_VLAN, _INNER_VLAN = 5, 7
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,32 @@ def _passed(rule: Rule, seen: Sequence[Sighting]) -> Fault | None:
 
 def _frames(lab: ChainLab, rule: Rule) -> Iterator[_Sent]:
     """Those that meet a rule: of a class without a protocol, one of each."""
+    if rule.traffic == TWO_TAGS:
+        yield _tagged(lab, rule)
+        return
     match = lab.chain.classes[rule.traffic].match
     ports = port_of(lab.chain, rule.traffic), _OTHER
     version: Version = rule.version or 4
     for protocol in [match.protocol] if match.protocol else PROTOCOLS:
-        packet = _packet(lab, version, protocol, ports, match.dscp or 0)
+        packet = _packet(lab, version, protocol, SERVER, ports, match.dscp or 0)
         yield _Sent(rule, f"{protocol}{'6' if version == 6 else ''}", _TYPES[version] + packet)
 
 
-def _packet(lab: ChainLab, version: Version, protocol: str, ports: tuple[int, int], dscp: int) -> bytes:
-    """An IP packet from the server to the client: a datagram, or the first segment of a connection."""
+def _tagged(lab: ChainLab, rule: Rule) -> _Sent:
+    """A datagram in two VLAN tags, of which the inner has the type that a rule matches."""
+    end, (kind,) = rule.source.host, rule.flow.match.values()
+    tags = struct.pack("!HHHH", TAG_TYPES[0], _OUTER_VLAN, int(kind, 0), _INNER_VLAN)
+    return _Sent(rule, "udp", tags + _TYPES[4] + _packet(lab, 4, "udp", end, (_OTHER, free_port(lab.chain))))
+
+
+def _packet(
+    lab: ChainLab, version: Version, protocol: str, end: str, ports: tuple[int, int], dscp: int = 0
+) -> bytes:
+    """An IP packet from one end to the other: a datagram, or the first segment of a connection."""
     known = layout.addresses(lab.chain, version)
     family, own, number = (socket.AF_INET, 20, 4) if version == 4 else (socket.AF_INET6, 40, 6)
-    ends = b"".join(socket.inet_pton(family, one) for one in (known.server, known.client))
+    way = (known.client, known.server) if end == CLIENT else (known.server, known.client)
+    ends = b"".join(socket.inet_pton(family, one) for one in way)
     if protocol == "tcp":
         body = struct.pack("!HHIIBBHHH", *ports, secrets.randbits(32), 0, 5 << 4, _SYN, 64_240, 0, 0)
         at = 16

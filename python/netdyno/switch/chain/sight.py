@@ -12,6 +12,8 @@ from typing import NamedTuple
 from netdyno.switch.chain.steering import Port, Rule, Step, Tag
 
 _NSH, _ETHERNET = b"\x89\x4f", 3
+_TAGS = (b"\x81\x00", b"\x88\xa8")
+"""Ethernet types of VLAN tags: C-tag and S-tag (IEEE 802.1Q)."""
 _ICMP, _ICMPV6 = 1, 58
 _IPV6_FRAGMENT = 44
 FRAGMENT = "fragment"
@@ -196,7 +198,7 @@ def _inner(frame: bytes) -> tuple[bytes, bytes, int]:
     if frame[12:14] == _NSH and len(frame) >= 22 and frame[17] == _ETHERNET:
         frame = frame[14 + (frame[15] & 0x3F) * 4 :]
     at = 14
-    while frame[at - 2 : at] == b"\x81\x00":
+    while frame[at - 2 : at] in _TAGS:
         at += 4
     return frame, frame[at - 2 : at], at
 

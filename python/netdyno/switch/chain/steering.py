@@ -38,6 +38,10 @@ _PORT_FIELDS: Mapping[Direction, str] = {"forward": "tp_dst", "reverse": "tp_src
 _IP_FIELDS: Mapping[Version, str] = {4: "ip", 6: "ipv6"}
 TAGGED = 2000
 """Priority of rules for encapsulated frames: any other rule of a port might match them, too."""
+TWO_TAGS, TAG_TYPES = "two VLAN tags", (0x8100, 0x88A8)
+"""What rules are for that drop frames with a second VLAN tag, and the Ethernet types of tags."""
+_TWO_TAGS_PRIORITY = 1500
+"""Above that of all classes."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,8 @@ def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | No
 
 def _refusals(chain: Chain, first: int) -> Iterator[Rule]:
     """Rules, numbered from `first`, that drop frames where they come in: what the server sends of a class
-    that is blocked, which the rules of the rest would bring to the client past the function that does."""
+    that is blocked, which the rules of the rest would bring to the client past the function that does; and,
+    with any class, what has a second VLAN tag, behind which the switch sees no class."""
     number = itertools.count(first)
     source = Port(SERVER, "eth0")
     for place, (name, one) in enumerate(chain.classes.items()):
@@ -206,6 +211,11 @@ def _refusals(chain: Chain, first: int) -> Iterator[Rule]:
             flow = Flow(next(number), source.name, [], fields, _priority(chain, place))
             yield Rule(flow, name, "reverse", source, (), switch=chain.switch_of(SERVER), version=version,
                        refuses=True)  # fmt: skip
+    for direction, host in zip(DIRECTIONS, (CLIENT, SERVER), strict=True):
+        for kind in TAG_TYPES if chain.classes else ():
+            source, fields = Port(host, "eth0"), {"dl_type": f"{kind:#06x}"}
+            flow = Flow(next(number), source.name, [], fields, _TWO_TAGS_PRIORITY)
+            yield Rule(flow, TWO_TAGS, direction, source, (), switch=chain.switch_of(host), refuses=True)
 
 
 def _priority(chain: Chain, place: int) -> int:
