@@ -100,3 +100,19 @@ def test_certificates_of_a_fleet_that_is_up_are_not_replaced(lab: Lab) -> None:
     assert agent.poll() is None
     agent.kill()
     agent.wait(30)
+
+
+def test_a_fleet_that_is_in_use_is_told_so(lab: Lab) -> None:
+    fleet = Hosts(lab, "{name: a, cores: [0]}", "{name: b, cores: [0]}")
+    fleet.call("up", fleet.file)
+    words = ("run", "ping://127.0.0.1", "--devices", "2", "--fleet", fleet.name, "-q", "--duration")
+    first = lab.start(*words, "60s")
+    lab.sampled()
+    second = lab.run(*words, "1s")
+    assert second.code == 104, second.text
+    assert f"the fleet {fleet.name} has another run under way" in second.err
+    assert "control.acquire" not in second.text
+    first.send_signal(signal.SIGINT)
+    assert lab.wait(first).code == 105
+    fleet.call("down", fleet.file)
+    lab.clean()

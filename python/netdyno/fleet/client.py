@@ -34,6 +34,8 @@ from netdyno.units import seconds
 LEAD, LEAD_EACH = 0.5, 0.01
 """Seconds from now to the common start, and more of them for each that one process tells: all must be told
 before."""
+WRITES = "ND-104-12"
+"""The code of an error where another connection is the writer."""
 STEERING = ("run.stop", "run.pause", "run.resume")
 
 
@@ -89,7 +91,14 @@ class FleetClient:
 
     def acquire(self) -> None:
         """Become the writer of all, and keep their leases."""
-        self._links.each(lambda link: link.client.acquire())
+        try:
+            self._links.each(lambda link: link.client.acquire())
+        except Error as e:
+            if e.code != WRITES:
+                raise
+            what = f"the fleet {self._fleet} has another run under way"
+            fix = f"Wait for it, or stop it; `netdyno fleet status {self._fleet}` shows how far it is"
+            raise Error(WRITES, what, at="--fleet", fix=fix) from e
 
     def release(self) -> None:
         """Let others write."""

@@ -82,7 +82,7 @@ class Links:
             except Error as e:
                 if e.code in GONE:
                     self.lose(link, e)
-                elif not _gone(link):
+                elif not all(host.lost for host in link.hosts):
                     # a relay without hosts has told of each
                     errors.append(link.named(e))
         if errors:
