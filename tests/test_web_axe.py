@@ -52,7 +52,35 @@ def test_axe_finds_nothing_on_any_page(lab: Lab, page: Page, scheme: str) -> Non
         page.js(f"void (location.hash = '#{at}')")
         page.wait(f"!!document.querySelector('main {ready}')", at)
         found[at] = findings(page)
+    found |= of_runs(lab, page, address)
     assert {at: one for at, one in found.items() if one} == {}
     # it would find something: a field without a name
     page.js("void document.querySelector('main').append(document.createElement('input'))")
     assert [name for name, _ in findings(page)] == ["label"]
+
+
+def of_runs(lab: Lab, page: Page, address: str) -> dict[str, Any]:
+    """What axe finds on pages of a run under way and of one that is over, and on their comparison."""
+    words = ("ping://127.0.0.1", "--rate", "20", "--quiet", "--threshold", "loss <= 50%")
+    assert lab.run("run", *words, "--duration", "1s").result.legs
+    child = lab.start("run", *words, "--duration", "200s")
+    live = lab.sampled().name
+    (done,) = [one.name for one in lab.runs.iterdir() if one.name != live]
+    found = {}
+    pages = {
+        f"#/run/{live}": "#live .chart",
+        f"#/run/{done}": "#charts .chart",
+        f"#/trend/{done}": "#charts .chart",
+    }
+    for at, ready in pages.items():
+        page.js(f"void (location.hash = '{at}')")
+        page.wait(f"!!document.querySelector('main {ready}')", at)
+        found[at.rpartition("/")[0]] = findings(page)
+    child.terminate()
+    lab.wait(child)
+    page.driver.get(f"{address}compare?a={done}&b={live}&lang=en")
+    page.wait("!!document.querySelector('h1')", "compare")
+    found["/compare"] = findings(page)
+    page.driver.get(address)
+    page.wait("!!document.querySelector('main h1')")
+    return found

@@ -161,6 +161,7 @@ export function open(root, context) {
       ${now.thresholds.rows.length ? thresholds(now.thresholds, { t: "Thresholds so far" }) : nothing}
       ${found?.legs?.length ? soFar() : nothing}
       ${networkPart()}
+      <h2 class="sr">${tr({ t: "Charts" })}</h2>
       <div class="charts" id="live"></div>
       <details class="folded"><summary>${tr({ t: "Log" })}</summary><pre tabindex="0" translate="no">${now.logs.join("\n")}</pre></details>`;
   }
