@@ -67,6 +67,8 @@ AFTER_REMOVAL = """\
 set -e
 # compiled templates of reports, which it wrote while it ran
 case "$1" in remove|purge) rm -rf /usr/lib/netdyno ;; esac
+# tokens, keys and configurations; runs and their list stay in /var/lib/netdyno
+if [ "$1" = purge ]; then rm -rf /etc/netdyno; fi
 """
 
 

@@ -29,6 +29,8 @@ import sbom
 
 PROGRAM = 0o755
 PLAIN = 0o644
+FIRST = 315532800
+"""The first time that ZIP knows: 1980."""
 EVENTS = "netdyno/tuning/bpf/events.bpf"
 """Programs that `tune watch` loads into the kernel."""
 
@@ -89,7 +91,7 @@ def build(daemon: Path, wheel: Path, into: Path, seconds: int, portable: bool = 
     made = into / f"{stem}-{tag}.whl"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as packed:
         for name, content in sorted(files.items()):
-            info = zipfile.ZipInfo(name, time.gmtime(seconds)[:6])
+            info = zipfile.ZipInfo(name, time.gmtime(max(seconds, FIRST))[:6])
             info.external_attr = (0o100000 | (PROGRAM if name == program else PLAIN)) << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             packed.writestr(info, content)

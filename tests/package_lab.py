@@ -22,6 +22,7 @@ def setuptools(kind: str, folder: Path) -> Path:
         # caches are written while tests run
         unwanted = shutil.ignore_patterns("__pycache__", ".*_cache", "build", "*.egg-info", "tests")
         shutil.copytree(ROOT / part, tree / part, symlinks=True, ignore=unwanted)
+    shutil.copy(ROOT / "LICENSE", tree)
     build = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
     subprocess.run(
         [PYTHON, "-c", build, folder.absolute()], cwd=tree / "python", check=True, capture_output=True,

@@ -166,3 +166,35 @@ def test_units_leave_what_was_made_to_last() -> None:
         for line in unit.read_text().splitlines():
             if "netdyno restore" in line:
                 assert line.endswith("netdyno restore --runs"), unit.name
+
+
+@pytest.mark.parametrize(("action", "left"), [("remove", True), ("upgrade", True), ("purge", False)])
+def test_a_purge_removes_tokens_and_keys(
+    action: str, left: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "packaging"))
+    deb = importlib.import_module("deb")
+    for name in ("etc/netdyno/web/operator", "var/lib/netdyno/runs/r1/result.json", "usr/lib/netdyno/x"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("secret")
+    script = deb.AFTER_REMOVAL
+    for folder in ("/etc/netdyno", "/usr/lib/netdyno"):
+        script = script.replace(f" {folder}", f" {tmp_path}{folder}")
+    subprocess.run(["sh", "-c", script, "postrm", action], check=True)
+    assert (tmp_path / "etc/netdyno").exists() == left
+    assert (tmp_path / "usr/lib/netdyno").exists() == (action == "upgrade")
+    assert (tmp_path / "var/lib/netdyno/runs/r1/result.json").exists()
+
+
+def test_a_wheel_has_its_licence_and_no_time_before_1980(tmp_path: Path) -> None:
+    built = setuptools("wheel", tmp_path / "plain")
+    words = [PYTHON, ROOT / "packaging/wheel.py", "--daemon", NETDYNOD, "--wheel", built, "--into", tmp_path]
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "0"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(done.stdout.strip()) as packed:
+        assert {one.date_time for one in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        (about,) = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]
+        assert "License-File: LICENSE" in packed.read(about).decode()
+        licence = packed.read(f"{about.rpartition('/')[0]}/licenses/LICENSE")
+    assert licence == (ROOT / "LICENSE").read_bytes()
