@@ -107,7 +107,9 @@ class FleetLab:
                 return self.agents_of_others()
             case "mtls":
                 return self.sshd(", mtls: 0")
-        return self.sshd()
+            case "ssh":
+                return self.sshd()
+        raise AssertionError(f"no hosts for {launcher!r}: write how they are begun")
 
     def agents_of_others(self, **before: tuple[str, ...]) -> list[str]:
         """Agents that run before the fleet is up, with certificates of their own; lines for hosts.yaml.

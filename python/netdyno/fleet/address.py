@@ -67,6 +67,12 @@ def _gone(way: Secure) -> bool:
 class ByAddress:
     """Takes agents that others started into a fleet."""
 
+    remote = True
+
+    def brings_files(self, _: HostSpec) -> bool:
+        """Nothing but the agent's own port leads there."""
+        return False
+
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """See that it answers. Raises `ND-92-90`, or `ND-92-92` where certificates do not fit."""
         agent = _agent(host)

@@ -97,6 +97,12 @@ class Connection(Protocol):
 class Launcher(Protocol):
     """Places agents on hosts and supervises them; it is never in the way of measurement."""
 
+    remote: bool
+    """Whether an agent may run on another machine, which does not see files of this one."""
+
+    def brings_files(self, host: HostSpec) -> bool:
+        """Whether a file that the agent writes comes to this machine, as captures must."""
+
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Start an agent, noted in the journal before; raises when it does not come up."""
 

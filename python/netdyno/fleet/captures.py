@@ -13,18 +13,13 @@ from netdyno.core.client import Client
 from netdyno.core.result import CaptureReport
 from netdyno.errors import Error
 from netdyno.fleet.agents import Agent
-from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.launchers import launcher
 from netdyno.system.ssh import SshHost
 
 STATES = ("stopped", "full", "failed")
 """How a capture ended, the worst last."""
 COLLECT = 600.0
 """Seconds that a file may take from another machine."""
-
-
-def possible(spec: HostSpec) -> bool:
-    """Whether a file that its agent writes can be had: by this machine's files, or over SSH."""
-    return spec.launcher == "local" or (spec.launcher == "ssh" and spec.mtls is None)
 
 
 class HostCapture:
@@ -34,7 +29,7 @@ class HostCapture:
         self.file = path.with_name(f"{path.stem}-{agent.host.name}{path.suffix}")
         """Where it is in the end."""
         self._agent, self._client = agent, client
-        self._there = f"{agent.folder}/{self.file.name}" if agent.host.launcher == "ssh" else ""
+        self._there = f"{agent.folder}/{self.file.name}" if launcher(agent.host).remote else ""
 
     def start(self, settings: Mapping[str, Any]) -> None:
         """Begin."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from netdyno.core.wire import TrialResult
 from netdyno.errors import Error
-from netdyno.fleet import captures
 from netdyno.fleet.agents import Offset
 from netdyno.fleet.hosts import HostSpec
+from netdyno.fleet.launchers import launcher
 from netdyno.fleet.shard import Part, Shard
 
 LOST = "ND-91-50"
@@ -42,14 +42,14 @@ class Host:
     @property
     def part(self) -> Part:
         """What it brings along."""
-        spec = self.spec
+        spec, way = self.spec, launcher(self.spec)
         cores = tuple(spec.cores or self.about.get("cores") or ())
         addresses = tuple(str(one) for i in self.about.get("interfaces") or () for one in i["addresses"])
         weight = spec.weight or float(len(cores) or 1)
         return Part(
             self.name, weight, cores, addresses, tuple(spec.sources),
-            remote=spec.launcher != "local", ports=tuple(port.settings() for port in spec.ports),
-            captures=captures.possible(spec),
+            remote=way.remote, ports=tuple(port.settings() for port in spec.ports),
+            captures=way.brings_files(spec),
         )  # fmt: skip
 
     def report(self, trial: TrialResult | None = None) -> dict[str, Any]:

@@ -38,6 +38,12 @@ class Direct:
 class Local:
     """Starts agents on this machine."""
 
+    remote = False
+
+    def brings_files(self, _: HostSpec) -> bool:
+        """It writes here."""
+        return True
+
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Start an agent. Raises `ND-92-90` where its namespace is missing or cannot be entered."""
         for good, what, fix in self.examine(host):

@@ -56,6 +56,7 @@ def trial(parts: Mapping[str, TrialResult], profile: dict[str, Any], started: st
         ),
         stopped=next((why for why in WORST if any(one.stopped == why for one in found)), None),
         error=next((one.error for one in found if one.error), None),
+        changes=[{"host": host} | one for host, part in parts.items() for one in part.changes],
         paused=_paused([one.paused for one in found]),
         rates=rates.merged([one.rates for one in found]),
         validity=Validity(

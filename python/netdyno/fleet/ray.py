@@ -39,11 +39,17 @@ TOKEN = "Make a token with `ray get-auth-token --generate`, and start all nodes 
 class Ray:
     """Starts agents on nodes of a Ray cluster."""
 
+    remote = True
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cluster: str | None = None
         self._nodes: dict[str, tuple[str, str]] = {}
         """Actor → its fleet and node, where it has that for itself."""
+
+    def brings_files(self, _: HostSpec) -> bool:
+        """Nothing but the agent's own port leads there."""
+        return False
 
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Place an actor and start the agent. Raises `ND-92-90` where there is no node, or it fails."""

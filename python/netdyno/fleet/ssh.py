@@ -134,6 +134,12 @@ class Session:
 class Ssh:
     """Starts agents over SSH."""
 
+    remote = True
+
+    def brings_files(self, host: HostSpec) -> bool:
+        """Over SSH, where that leads to the agent."""
+        return host.mtls is None
+
     def start(self, fleet: str, host: HostSpec, notes: Journal) -> Agent:
         """Copy the daemon, unless the host has one, and start it."""
         folder = FOLDER + secrets.token_hex(6)

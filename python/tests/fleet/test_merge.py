@@ -15,7 +15,9 @@ from netdyno.core.wire import (
     LoadUnit,
     LossPattern,
     PausedInterval,
+    PhaseLengths,
     Quantiles,
+    RateChange,
     Reason,
     Reordering,
     SeriesPoint,
@@ -114,6 +116,73 @@ def test_nothing_of_a_group_is_lost_by_merging() -> None:
     for name, of in GroupResult.model_fields.items():
         assert name == "indices" or getattr(group, name) != of.get_default(call_default_factory=True), name
     assert group.unit == calls
+
+
+def forgotten(merged: Any, part: Any) -> set[str]:
+    """Fields that a part has and the result of merging does not."""
+    defaults = {
+        name: of.get_default(call_default_factory=True) for name, of in type(part).model_fields.items()
+    }
+    assert {name for name, default in defaults.items() if getattr(part, name) == default} == set()
+    return {name for name, default in defaults.items() if getattr(merged, name) == default}
+
+
+def test_nothing_of_a_trial_and_of_a_point_is_lost_by_merging() -> None:
+    lateness = Quantiles(count=1, min=1, max=1, mean=1, p50=1, p90=1, p95=1, p99=1, p999=1)
+    delay = BucketedQuantiles(**lateness.model_dump(), buckets=[(1, 1)])
+    of_group = GroupPoint(
+        counts=Counts(messages_sent=1), devices_active=1, waiting=2, delays={"response": delay},
+        lateness=lateness, causes={"timeout": {"late": 1}},
+    )  # fmt: skip
+    seen = SeriesPoint(
+        t=1, dt=0.5, phase="measure", elapsed=1, left=2, groups={"web": of_group},
+        workers=[WorkerUsage(cpu=1)], interfaces={"eth0": {"rx": 1}},
+    )  # fmt: skip
+    part = trial(
+        [1000], 1, profile=PROFILE, transport="dpdk", version="1", started="then", stopped="lease",
+        phases=PhaseLengths(warmup=1, measure=2, drain=3), error={"code": "ND-91-01"},
+        changes=[{"t": 1.0, "port": "a"}], paused=[PausedInterval(t=1, seconds=2)],
+        rates=[RateChange(t=1, group="web", of="flow", rate=2, before=1)],
+        validity=Validity(valid=False, reasons=[Reason(code="ND-90-01", what="x")]),
+        interfaces={"eth0": {"rx": 1}}, ports=[{"name": "p"}], elements=[{"name": "e"}], series=[seen],
+    )  # fmt: skip
+    merged = merge.trial({"a": part, "b": part}, PROFILE, "then")
+    assert forgotten(merged, part) == set()
+    assert [one["host"] for one in merged.changes] == ["a", "b"]
+    (point,) = merged.series
+    assert forgotten(point, seen) == set()
+    assert forgotten(point.groups["web"], of_group) == set()
+    assert point.groups["web"].waiting == 4 and point.groups["web"].causes == {"timeout": {"late": 2}}
+
+
+def test_of_what_hosts_say_differently_the_worst_is_told() -> None:
+    def of(late: int, busy: float, longest: int, confirmed: bool, seconds: float, stopped: str | None) -> Any:
+        one = trial([1000], 1, phases=PhaseLengths(warmup=seconds, measure=seconds, drain=seconds))
+        one.stopped = stopped
+        group = one.groups[0]
+        group.confirmed, group.lateness = confirmed, recording([late])
+        group.stalls = StallResult(limit=1, time=1.0, share=0.1, longest=longest, busy=busy, waiting=busy / 2)
+        return one
+
+    for order in ((0, 1), (1, 0)):
+        two = of(10_000, 0.1, 5, True, 1.0, "lease"), of(90_000, 0.3, 9, False, 2.0, "failed")
+        found = merge.trial({f"h{i}": two[i] for i in order}, PROFILE, "")
+        (group,) = found.groups
+        assert found.stopped == "failed" and not group.confirmed
+        assert (found.phases.warmup, found.phases.measure, found.phases.drain) == (2.0, 2.0, 2.0)
+        assert group.lateness.max >= 90_000 and group.lateness.count == 2
+        assert group.stalls is not None and group.stalls.longest == 9
+        assert abs(group.stalls.busy - 0.2) < 1e-12 and abs(group.stalls.waiting - 0.1) < 1e-12
+
+
+def test_lateness_of_a_point_is_that_of_the_latest_host() -> None:
+    early, late = (
+        Quantiles(count=2, min=x, max=x, mean=x, p50=x, p90=x, p95=x, p99=x, p999=x) for x in (10, 70)
+    )
+    for parts in ([early, late], [late, early]):
+        found = merge.worst(parts)
+        assert (found.count, found.min, found.max, found.mean) == (4, 10, 70, 40.0)
+        assert (found.p50, found.p99) == (70, 70)
 
 
 def test_ports_and_elements_are_named_by_host_and_once() -> None:
