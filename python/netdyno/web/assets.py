@@ -46,8 +46,10 @@ def all_assets() -> dict[str, Asset]:
         one.name: one.read_text(encoding="utf-8") for one in (web / "assets").iterdir() if "." in one.name
     }
     texts |= {name: (report / "assets" / name).read_text(encoding="utf-8") for name in REPORT}
-    for system in SYSTEMS:
+    for system in (one for one in SYSTEMS if one.name != "web"):
         for page in system.dashboard:
+            # all are in one folder of the address
+            assert page.script not in texts, f"{page.script} of {system.name} is the name of another file"
             texts[page.script] = (files(f"netdyno.{system.name}") / "assets" / page.script).read_text("utf-8")
     texts["pages.json"] = json.dumps([asdict(page) for system in SYSTEMS for page in system.dashboard])
     texts["lit-html.js"] = (web / "vendor" / LIT).read_text(encoding="utf-8")

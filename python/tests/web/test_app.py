@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,11 @@ def test_a_trend_is_of_runs_with_the_target_of_one(
     assert named["metric"] == found["metrics"][0]["id"]
     for path in (f"/api/trend/{run}?metric=mood", "/api/trend/nothing"):
         assert viewer.get(path).json()["error"]["code"] == "ND-104-25"
+
+
+def test_no_page_of_a_system_replaces_a_file_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = next(one for one in SYSTEMS if one.name == "fleet")
+    page = dataclasses.replace(fleet.dashboard[0], script="charts.js")
+    monkeypatch.setattr(assets, "SYSTEMS", (dataclasses.replace(fleet, dashboard=(page,)),))
+    with pytest.raises(AssertionError, match=r"charts\.js of fleet"):
+        assets.all_assets.__wrapped__()
