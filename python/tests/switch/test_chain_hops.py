@@ -14,8 +14,8 @@ import pytest
 from netdyno.cli.app import call
 from netdyno.stats.observation import Observation
 from netdyno.switch.bench import Spec
-from netdyno.switch.chain import hops, prediction
-from netdyno.switch.chain.bench import ChainBench
+from netdyno.switch.chain import hops, prediction, steering
+from netdyno.switch.chain.bench import ChainBench, shortened
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.spec import Chain, checked
 from netdyno.switch.driver.ovs import parse_drops, parse_threads
@@ -63,6 +63,57 @@ def test_open_vswitch_tells_how_flows_were_found_and_what_was_dropped() -> None:
     assert hops.internals([trial, trial]) == {
         "packets": 40, "cycles": 2.5, "found": {"cache": 0.85, "megaflow": 0.125, "upcall": 0.025}, "drops": {},
     }  # fmt: skip
+
+
+BYPASS = {
+    "vnfs": {"fw": {"kind": "bridge", "replicas": 2}, "look": {"kind": "dpi"}, "last": {"kind": "bridge"}},
+    "chain": ["fw", "look", "last"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, ""),
+        ({"fw_1": 300_000, "fw_2": 240_000}, ""),  # both replicas together
+        ({"fw_1": 300_000, "fw_2": 160_000}, "1,000,000 bytes came to the server, and only 460,000"),
+        ({"last": 0}, "only 0 of them passed last"),
+        ({"last": 0, "server": 90_000}, ""),  # ARP and what ended before the trial
+        ({"look": 0}, ""),  # it gets copies
+        ({"last": None}, ""),  # over shared memory, the switch counts no bytes
+    ],
+)
+@pytest.mark.parametrize("way", ["rx", "tx"])
+def test_a_function_that_packets_pass_by_is_named(way: str, changed: dict[str, int], says: str) -> None:
+    """Towards the server by what a function receives, towards the client by what it sends to it."""
+
+    class Lab:
+        chain = checked(BYPASS, "x")
+
+    towards, back = ("server", "client") if way == "rx" else ("client", "server")
+    saw = {"fw_1": 500_000, "fw_2": 500_000, "look": 9, "last": 1_000_000, "server": 1_000_000} | changed
+    counted = {
+        f"hop/{towards if host == 'server' else host}/near.{'rx' if host == 'server' else way}_bytes": float(
+            n
+        )
+        for host, n in saw.items()
+        if n is not None
+    }
+    # the other way is quiet
+    counted[f"hop/{back}/near.rx_bytes"] = 0.0
+    said = hops.bypassed(cast("ChainLab", Lab()), Lab.chain.chain, counted)
+    assert said == "" if not says else says.replace("server", towards) in said, said
+
+
+@root
+def test_a_trial_whose_packets_pass_a_function_by_is_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The switch forwards from end to end, and the setting names two functions."""
+    spec = {"vnfs": {"a": {"kind": "bridge"}, "b": {"kind": "bridge"}}, "chain": ["a", "b"]}
+    with ChainLab(checked(spec, "x")) as lab:
+        program, none = lab.program, steering.rules(shortened(lab.chain, []))
+        monkeypatch.setattr(lab, "program", lambda _: program(none))
+        missed = ChainBench(lab, Spec(options={"seconds": 1})).measure({"functions": 2}, 1)
+    assert not missed.valid and not missed.metrics and "passed a: the others took another way" in missed.why
 
 
 QUEUES = json.dumps({"headings": ["name", "statistics"], "data": [

@@ -33,6 +33,7 @@ def seen(rate: float | None) -> Observation:
     ("rates", "verdict"),
     [
         ([100.0, 101.0, 99.0], "holds"),
+        ([90.0, 90.0], "holds"),  # at the target
         ([80.0, 81.0, 79.0], "fails"),
         ([70.0, 110.0, 90.0], "undecided"),
         ([100.0], "undecided"),

@@ -258,3 +258,23 @@ def named(lab: ChainLab, broken: list[Mutant]) -> None:
             wrong.append((one.name, tries))
     assert not wrong
     lab.program(lab.rules)
+
+
+@root
+def test_the_first_of_two_classes_that_match_counts() -> None:
+    """Packets of the first are of the second, too, and would take its path."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    classes = {
+        "marked": {"match": {"protocol": "udp", "port": 53, "dscp": 46}, "chain": ["a"]},
+        "dns": {"match": {"protocol": "udp", "port": 53}, "chain": ["b"]},
+    }
+    plain = {
+        "vnfs": {"a": {"kind": "bridge"}, "b": {"kind": "bridge"}},
+        "chain": ["a", "b"],
+        "classes": classes,
+    }
+    with ChainLab(checked(plain, "x")) as lab:
+        found = verify(lab)
+    assert found.good, found.first_fault
+    assert {one.traffic for one in found.directions} == {"marked", "dns", "default"}

@@ -37,3 +37,22 @@ def test_no_part_of_a_class_takes_another_path() -> None:
         wrong = {(one.traffic, one.protocol): str(one.fault) for one in found.directions if one.fault}
         assert set(wrong) == {("secret", "udp"), ("secret", "udp6")}, wrong
         assert "br.in receives a fragment of a datagram to port 53" in wrong["secret", "udp"]
+
+
+@root
+@pytest.mark.drawn
+def test_no_part_of_a_blocked_class_reaches_the_server() -> None:
+    """The firewall denies its first fragment alone, and lets the others through."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    alone = {
+        "vnfs": {"fw": CHAIN["vnfs"]["fw"]}, "chain": [], "classes": {"secret": CHAIN["classes"]["secret"]},
+    }  # fmt: skip
+    with ChainLab(checked(alone, "x")) as lab:
+        assert verify(lab).good
+        lab.switch.drop_fragments(False)
+        wrong = {
+            (one.traffic, one.protocol): str(one.fault) for one in verify(lab, 1).directions if one.fault
+        }
+        assert set(wrong) == {("secret", "udp")}, wrong
+        assert "server receives a fragment of a datagram to port 53" in wrong["secret", "udp"]

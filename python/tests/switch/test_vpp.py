@@ -85,6 +85,7 @@ def test_its_configuration_is_private() -> None:
     for words in (
         "cli-listen /tmp/nd-vpp-1/cli.sock", "socket-name /tmp/nd-vpp-1/api.sock", "nodaemon",
         "socket-name /tmp/nd-vpp-1/stats.sock", "main-core 2", "corelist-workers 3,5", "prefix nd-vpp-1",
+        "plugin dpdk_plugin.so { disable }",
     ):  # fmt: skip
         assert words in text
     assert text.count("{") == text.count("}") and "cpu" not in configuration(Path("/x"), "x", [])
