@@ -167,6 +167,35 @@ def test_wrong_options_are_named(name: str) -> None:
     assert f"workload.{name}: no_such" in caught.value.at
 
 
+@root
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("rfc2544", {"most": 50, "size": 18, "seconds": 0.5, "resolution": 0.9, "devices": 2}),
+        ("http", {"rate": 20, "seconds": 1, "devices": 300}),
+    ],
+)
+def test_what_a_long_path_still_carries_is_not_lost(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Answers come after three seconds: later than the drain of a path without delay waits."""
+    need_daemon()
+    spec = Spec(workload=name, path=path("delay=1500ms"))
+    with Network(topology(spec), f"w{os.getpid() % 10000}", journal(), tmp_path / "links.jsonl") as network:
+        site = Site(network.namespace("client"), network.namespace("server"), SERVER, tmp_path)
+        load: Any = WORKLOADS[name](options)
+        load.serve(site)
+        try:
+            assert 2.9 < load._round_trip < 5.9
+            seen = load.run(site, 1)
+        finally:
+            load.stop()
+    assert seen.metrics.get("loss", seen.counters.get("loss")) == 0
+    assert seen.metrics["delay_p50"] > 2900
+    if name == "rfc2544":
+        assert seen.counters["rate"] == 50, "the rate at which it begins holds"
+
+
 def test_a_burst_that_comes_late_is_not_lost() -> None:
     """A busy machine may deliver nothing for longer than the reader is patient; what was lost is lost."""
     with socket.socket(type=socket.SOCK_DGRAM) as reader, socket.socket(type=socket.SOCK_DGRAM) as sender:

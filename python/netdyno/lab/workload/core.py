@@ -10,6 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -27,9 +28,13 @@ from netdyno.lab.workload.base import Site, Workload, WorkloadResult, metric_tab
 from netdyno.lab.workload.iperf3 import listens
 from netdyno.stats.metric import GroupMetric as Name
 from netdyno.stats.observation import Metric
+from netdyno.system import namespace
 
 WARMUP, DRAIN = 0.5, 2.0
-"""Seconds."""
+"""Seconds. What is sent last has the round trip of its way and the rest to be answered (RFC 2544 section 23
+waits two seconds for links without delay)."""
+ECHO, PATIENCE = 0.5, 20.0
+"""Seconds after which a probe of the round trip is sent again, and in which one is answered at all."""
 SHARED = ("net_virtio_user", "net_memif")
 """Devices that a switch connects to."""
 CONNECT = 3.0
@@ -58,6 +63,10 @@ class Core(Workload):
     from_fleet = True
     _fleet: Callable[[Callable[[str], None]], Any] | None = None
     _ports: Sequence[Mapping[str, Any]] = ()
+    _round_trip: float = 0.0
+    """Seconds, before the first load."""
+    trips: ClassVar[int] = 1
+    """Round trips that a flow takes to its last answer."""
     delay: ClassVar[str]
     """Which delay of the model is told."""
     metrics = metric_table(
@@ -101,6 +110,8 @@ class Core(Workload):
         log = site.folder / "load.jsonl"
         self._daemon = Daemon(where, log, namespace=site.client, notes=site.notes)
         stack.callback(self._daemon.stop)
+        if not site.ports:
+            self._round_trip = namespace.inside(site.client, lambda: self._probed(site.address))
 
     def serving(self, site: Site, stack: contextlib.ExitStack) -> Mapping[str, str]:
         """Start the server, in its namespace or machine; its URLs by scheme."""
@@ -114,9 +125,35 @@ class Core(Workload):
         dut.setup()
         return dut.urls()
 
+    @property
+    def drain(self) -> float:
+        """Seconds in which what was sent last is awaited."""
+        return DRAIN + self.trips * self._round_trip
+
+    def _probed(self, address: str) -> float:
+        first = self.round_trip(address)
+        # the first may have waited for ARP, too
+        return min(first, self.round_trip(address)) if first > ECHO else first
+
+    def round_trip(self, address: str) -> float:
+        """Seconds to the server and back: of a connection that is made."""
+        port, begun = urlsplit(self.group(self._urls)["target"]).port, time.monotonic()
+        # one that is refused or takes too long shows in the load
+        with contextlib.suppress(OSError), socket.create_connection((address, port or 80), PATIENCE):
+            return time.monotonic() - begun
+        return 0.0
+
     def run(self, site: Site, seed: int) -> WorkloadResult:
-        """One run of the profile."""
-        return result_of_trial(self.trial(self.profile(seed)), self.delay)
+        """One run of the profile. Raises Error if nothing came through."""
+        return self.answered(result_of_trial(self.trial(self.profile(seed)), self.delay))
+
+    def answered(self, found: WorkloadResult) -> WorkloadResult:
+        """What was measured. Raises Error if nothing was delivered."""
+        if not found.metrics.get("delivered"):
+            raise Error(
+                "ND-91-25", "nothing came through", at=self.label, fix="See where packets are dropped"
+            )
+        return found
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -138,7 +175,7 @@ class Core(Workload):
             client.call("run.load", profile=profile, timeout=60.0)
             events = client.subscribe()
             client.call("run.start")
-            until = time.monotonic() + self.options.seconds + CONNECT + DRAIN + 30
+            until = time.monotonic() + self.options.seconds + CONNECT + 2 * self.drain + 30
             while not client.status().ended:
                 events.next(0.2)
                 if time.monotonic() > until:
@@ -166,7 +203,9 @@ class Core(Workload):
             group["port"] = self._ports[0]["name"]
             if any(one["device"].startswith(SHARED) for one in self._ports):
                 warmup = CONNECT
-        return {**made, "phases": phases(self.options.seconds, warmup), "groups": [group]}
+        # a flow of the warm-up sends its last message so much later
+        warmup += self.trips * self._round_trip
+        return {**made, "phases": phases(self.options.seconds, warmup, self.drain), "groups": [group]}
 
 
 class HttpOpen(Core):
@@ -175,6 +214,7 @@ class HttpOpen(Core):
     name = "http"
     about = "requests to nginx at a rate, each on a new connection, open loop"
     delay = "response"
+    trips = 2
     programs: ClassVar[Mapping[str, str]] = {"nginx": "nginx"}
 
     def dut(self, site: Site) -> Dut:
@@ -197,6 +237,7 @@ class MqttOpen(Core):
     name = "mqtt"
     about = "sensors that connect to Mosquitto, publish three times and leave, at a rate, open loop"
     delay = "publish"
+    trips = 5
     programs: ClassVar[Mapping[str, str]] = {"mosquitto": "mosquitto"}
 
     def dut(self, site: Site) -> Dut:
@@ -213,9 +254,9 @@ class MqttOpen(Core):
         return {"target": urls["mqtt"], "model": model, "load": {"open": {"rate": f"{self.options.rate}/s"}}}
 
 
-def phases(seconds: float, warmup: float = WARMUP) -> dict[str, str]:
+def phases(seconds: float, warmup: float = WARMUP, drain: float = DRAIN) -> dict[str, str]:
     """Of a profile."""
-    return {"warmup": f"{warmup}s", "measure": f"{seconds}s", "drain": f"{DRAIN}s"}
+    return {"warmup": f"{warmup:.3f}s", "measure": f"{seconds}s", "drain": f"{drain:.3f}s"}
 
 
 def result_of_trial(trial: TrialResult, delay: str) -> WorkloadResult:
