@@ -22,7 +22,7 @@ from netdyno.switch.chain.steering import CLIENT, Port, Rule, expected, of_versi
 from netdyno.switch.chain.talk import NeighbourDiscovery
 from netdyno.switch.chain.verify import verify
 from netdyno.switch.driver import DRIVERS
-from netdyno.switch.openflow.action import EncapNsh, PopVlan, PushVlan, Select, SetNsh
+from netdyno.switch.openflow.action import DecNshTtl, EncapNsh, PopVlan, PushVlan, Select, SetNsh
 
 from ..conftest import root
 
@@ -111,10 +111,44 @@ def test_a_service_index_counts_down() -> None:
     del plain["vnfs"]["look"]
     first, second, _ = of(steering.rules(checked(plain, "x")), "dns", "forward")
     assert isinstance(first.flow.actions[0], EncapNsh) and first.flow.actions[0].index == 255
-    assert second.flow.actions == [SetNsh(3, 254), "b-in"]
+    assert second.flow.actions == [DecNshTtl(), SetNsh(3, 254), "b-in"]
     assert second.flow.match["nsh_si"] == "255"
     back = of(steering.rules(checked(plain, "x")), "dns", "reverse")[0].flow.actions[0]
     assert isinstance(back, EncapNsh) and back.source == first.flow.actions[0].to
+
+
+def test_each_switch_takes_one_off_the_ttl() -> None:
+    """RFC 8300 section 2.2; a copy gets a header of its own, and where a tunnel ends is another switch."""
+    bridges: dict[str, Any] = {name: {"kind": "bridge"} for name in "abc"}
+    plain = {"steering": "nsh", "vnfs": bridges, "chain": list("abc")}
+    assert ttls(plain) == {way: [63, 62, 61, None] for way in ("forward", "reverse")}
+    far = {"tunnel": {"kind": "vxlan", "server_side": ["c"]}}
+    assert ttls(plain | far) == {"forward": [63, 62, 61, 60, None], "reverse": [63, 62, 61, 60, None]}
+    look = {"vnfs": bridges | {"look": {"kind": "dpi"}}, "chain": ["a", "b", "look", "c"]}
+    assert ttls(plain | look)["forward"] == [63, 62, 63, None]
+    seen = [one for one in mutants(steering.rules(checked(plain, "x"))) if one.name.startswith("TTL")]
+    assert len(seen) == 4 and all(len(one.changed) == 1 for one in seen)
+
+
+def ttls(plain: dict[str, Any]) -> dict[str, list[int | None]]:
+    rules = steering.rules(checked(plain, "x"))
+    return {way: [one.tag.ttl if one.tag else None for one in of(rules, "default", way)]
+            for way in ("forward", "reverse")}  # fmt: skip
+
+
+def test_a_path_longer_than_the_ttl_is_refused() -> None:
+    def plain(count: int, **more: Any) -> dict[str, Any]:
+        names = [f"b{at}" for at in range(count)]
+        return {"steering": "nsh", "vnfs": {one: {"kind": "bridge"} for one in names}, "chain": names} | more
+
+    assert ttls(plain(63))["forward"][-2] == 1
+    far = {"tunnel": {"kind": "vxlan", "server_side": []}}
+    for long in (plain(64), plain(63, **far)):
+        with pytest.raises(Error) as wrong:
+            checked(long, "x")
+        assert "TTL of 63" in str(wrong.value) + str(wrong.value.all)
+    checked(plain(64, steering="vlan"), "x")
+    checked(plain(62, **far), "x")
 
 
 def test_replicas_that_fail_leave_other_flows_where_they_are() -> None:
@@ -145,7 +179,13 @@ def test_encapsulations_are_read() -> None:
     inner = bytes(12) + b"\x08\x00" + bytes([0x45, 0, 0, 29, *bytes(5), 17]) + bytes(18) + b"x"
     nsh = bytes(12) + b"\x89\x4f" + bytes([0x0F, 0xC2, 2, 3, 0, 0, 7, 254]) + inner
     tagged = inner[:12] + b"\x81\x00\x00\x65" + inner[12:]
-    assert [encapsulation(one) for one in (inner, nsh, tagged)] == ["", "NSH path 7 index 254", "VLAN 101"]
+    assert [encapsulation(one) for one in (inner, nsh, tagged)] == [
+        "",
+        "NSH path 7 index 254 TTL 63",
+        "VLAN 101",
+    ]
+    other = nsh[:14] + bytes([0x0F, 0x86, 1, 3]) + nsh[18:]
+    assert encapsulation(other) == "NSH path 7 index 254 TTL 62 version 0 length 6 MD type 1 next protocol 3"
     assert key(inner) == key(nsh) == key(tagged) == ("udp", b"x")
     assert encapsulation(nsh[:20]) == "" and key(nsh[:24]) is None
 

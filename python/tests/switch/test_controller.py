@@ -36,7 +36,7 @@ from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver.base import Flow
 from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
 from netdyno.switch.openflow import message as of
-from netdyno.switch.openflow.action import DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
+from netdyno.switch.openflow.action import DecapNsh, DecNshTtl, EncapNsh, PopVlan, PushVlan, Select, SetNsh
 from netdyno.switch.openflow.message import OpenFlowError
 from netdyno.switch.tunnel import REMOTE, SWITCH
 from netdyno.system import namespace, proc
@@ -58,7 +58,7 @@ FLOWS = [
     Flow(
         9,
         "p1",
-        [SetNsh(77, 252), "p0"],
+        [DecNshTtl(), SetNsh(77, 252), "p0"],
         {"dl_type": "0x894f", "nsh_spi": "77", "nsh_si": "253"},
         priority=900,
     ),

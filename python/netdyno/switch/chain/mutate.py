@@ -1,5 +1,5 @@
 """Mutants of a chain's rules: each deleted, misdirected, duplicated; copies left out, encapsulations wrong or
-left on, groups that send flows elsewhere; neighbours in the wrong order; pure."""
+left on, a TTL left as it was, groups that send flows elsewhere; neighbours in the wrong order; pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import get_args
 from netdyno.switch.chain.spec import Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Port, Rule
 from netdyno.switch.chain.vnf.base import IN, OUT
-from netdyno.switch.openflow.action import Action, DecapNsh, EncapNsh, PopVlan, PushVlan, Select, SetNsh
+from netdyno.switch.openflow.action import (
+    Action,
+    DecapNsh,
+    DecNshTtl,
+    EncapNsh,
+    PopVlan,
+    PushVlan,
+    Select,
+    SetNsh,
+)
 from netdyno.switch.tunnel import SIDES, SWITCH, Line
 
 OTHER = 4000
@@ -43,6 +52,8 @@ def mutants(rules: Sequence[Rule], lines: Sequence[Line] = ()) -> Iterator[Mutan
         for at, one in enumerate(actions):
             if other := _misdirected(one):
                 yield _with(rules, place, [*actions[:at], other, *actions[at + 1 :]], f"wrong tag by {rule}")
+            elif isinstance(one, DecNshTtl):
+                yield _with(rules, place, [*actions[:at], *actions[at + 1 :]], f"TTL as it was by {rule}")
             elif isinstance(one, PopVlan | DecapNsh):
                 yield _with(rules, place, [*actions[:at], *actions[at + 1 :]], f"tag left on by {rule}")
             elif isinstance(one, Select) and len(set(one.ports)) > 1:

@@ -188,8 +188,12 @@ def encapsulation(frame: bytes) -> str:
     if frame[12:14] == b"\x81\x00" and len(frame) >= 18:
         return str(Tag(struct.unpack_from("!H", frame, 14)[0] & 0xFFF))
     if frame[12:14] == _NSH and len(frame) >= 22:
-        (word,) = struct.unpack_from("!I", frame, 18)
-        return str(Tag(word >> 8, word & 0xFF))
+        base, word = struct.unpack_from("!II", frame, 14)
+        version, length, metadata, inside = base >> 30, base >> 16 & 0x3F, base >> 8 & 0xF, base & 0xFF
+        told = str(Tag(word >> 8, word & 0xFF, base >> 22 & 0x3F))
+        if (version, length, metadata, inside) == (0, 2, 2, _ETHERNET):
+            return told
+        return f"{told} version {version} length {length} MD type {metadata} next protocol {inside}"
     return ""
 
 

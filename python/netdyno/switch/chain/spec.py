@@ -26,6 +26,8 @@ from netdyno.units import TIME
 
 ENDS = ("client", "server", SWITCH, REMOTE, PROBER)
 MOST_VNFS, MOST_CLASSES = 128, 64
+MOST_TTL = 63
+"""Of a network service header (RFC 8300 section 2.2)."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
 Version = Literal[4, 6]
 """Of IP."""
@@ -170,6 +172,7 @@ class Chain(Config):
                 raise ValueError(f"{name[:80]!r} cannot be a name: small letters, digits and _, and no end's")
         self._functions()
         self._sides()
+        self._headers()
         for name, chain in self.paths().items():
             if unknown := next((one for one in chain if one not in self.vnfs), None):
                 raise ValueError(f"the chain of {name} names {unknown[:80]!r}, which is not in vnfs")
@@ -224,6 +227,19 @@ class Chain(Config):
         hosts = Counter(host for name in self.vnfs for host in self.instances(name))
         if twice := [one for one, count in hosts.items() if count > 1]:
             raise ValueError(f"a replica and another function have the name {twice[0]}")
+
+    def _headers(self) -> None:
+        """That no network service header passes more switches than its TTL lets it."""
+        most = MOST_TTL - (len(self.switches()) - 1)
+        for name, chain in self.paths().items() if self.steering == "nsh" else ():
+            run = 0
+            for one in chain:
+                known = self.vnfs.get(one)
+                takes = known and known.replicas == 1 and "nsh" in KINDS[known.kind].passes
+                run = run + 1 if takes else 0
+                if run > most:
+                    what = f"the chain of {name} has over {most} functions in a row with one header"
+                    raise ValueError(f"{what}: each takes one off its TTL of {MOST_TTL}; steer by vlan")
 
     def _sides(self) -> None:
         self._ways()

@@ -18,6 +18,7 @@ from netdyno.switch.openflow.action import (
     Action,
     Back,
     DecapNsh,
+    DecNshTtl,
     EncapNsh,
     PopVlan,
     PushVlan,
@@ -29,7 +30,7 @@ from netdyno.switch.tunnel import PROBER, REMOTE, SIDES, SWITCH, Line, LineEnd, 
 CLIENT, SERVER = "client", "server"
 Direction = Literal["forward", "reverse"]
 DIRECTIONS: tuple[Direction, Direction] = ("forward", "reverse")
-FIRST_VLAN, FIRST_INDEX = 101, 255
+FIRST_VLAN, FIRST_INDEX, FIRST_TTL = 101, 255, 63
 PROBE_TYPE = 0x88B5
 """Ethernet type for experiments (IEEE 802)."""
 PROBES, PROBE_PRIORITY = (1 << 33) + 16, 64_000
@@ -68,9 +69,13 @@ class Tag:
     """VLAN identifier, or service path identifier."""
     index: int | None = None
     """Service index; None: it is a VLAN tag."""
+    ttl: int | None = None
+    """Of the network service header."""
 
     def __str__(self) -> str:
-        return f"VLAN {self.path}" if self.index is None else f"NSH path {self.path} index {self.index}"
+        if self.index is None:
+            return f"VLAN {self.path}"
+        return f"NSH path {self.path} index {self.index} TTL {self.ttl}"
 
 
 @dataclass(frozen=True)
@@ -173,25 +178,26 @@ def rules(chain: Chain, failed: Collection[str] = (), by: Mapping[str, str] | No
         blocked = chain.classes[name].blocked_by if match is not None else None
         priority = 100 if match is None else _priority(chain, place)
         for way, direction in enumerate(DIRECTIONS):
+            arrives: Tag | None = None
             for edge in _edges(chain, members, direction, failed):
                 function = chain.hosts().get(edge.sources[0].host)
                 if blocked is not None and (direction == "reverse" or function == blocked):
                     # nothing of it is to come so far; what the server sends is dropped below
                     break
-                before = _tag(chain, 2 * place + way, edge.begins)
-                after = _tag(chain, 2 * place + way, edge.ends)
-                for source, part, had in _parts(chain, edge, before, after, line):
+                before, after = arrives, _tag(chain, 2 * place + way, edge.ends)
+                for source, part, had, goes in _parts(chain, edge, before, after, line):
+                    arrives = goes
                     here = chain.switch_of(source.host)
                     leaves = bool(part.targets) and part.targets[0].host in SIDES
                     standby = line is not None and source.host in SIDES and source.interface != line.port
                     for version, fields in _matches(chain, match, had, direction):
                         flow = Flow(
                             cookie=len(made) + 1, in_port=source.name,
-                            actions=_actions(part, had, after, direction),
+                            actions=_actions(part, had, goes, direction),
                             match=fields, priority=priority if had is None else TAGGED,
                         )  # fmt: skip
                         made.append(
-                            Rule(flow, name, direction, source, part.targets, part.copies, after, here,
+                            Rule(flow, name, direction, source, part.targets, part.copies, goes, here,
                                  line if leaves else None, _outer(line, here) if leaves else None, standby,
                                  version)
                         )  # fmt: skip
@@ -273,10 +279,8 @@ class _Edge:
     sources: tuple[Port, ...]
     targets: tuple[Port, ...]
     copies: tuple[Port, ...]
-    begins: int | None = None
-    """Place on the path of the function that frames come from with their encapsulation; None: without."""
     ends: int | None = None
-    """Of the function that they go to."""
+    """Place on the path of the function that frames go to with an encapsulation; None: without."""
 
 
 def _edges(
@@ -287,28 +291,27 @@ def _edges(
     into, out = (IN, OUT) if direction == "forward" else (OUT, IN)
     sources: tuple[Port, ...] = (Port(ends[0], "eth0"),)
     copies: list[Port] = []
-    begins: int | None = None
     passed = [one for one in order if not chain.mirror(one) and _alive(chain, one, failed)]
     for place, name in enumerate(order):
         hosts = _alive(chain, name, failed)
         if not hosts:
             if chain.vnfs[name].on_failure == "closed":
-                yield _Edge(sources, (), tuple(copies), begins)
+                yield _Edge(sources, (), tuple(copies))
                 return
         elif chain.mirror(name):
             copies.append(Port(name, IN))
         else:
             at = place if _takes(chain, name, passed) else None
-            yield _Edge(sources, tuple(Port(one, into) for one in hosts), tuple(copies), begins, at)
+            yield _Edge(sources, tuple(Port(one, into) for one in hosts), tuple(copies), at)
             sources = tuple(Port(one, out) for one in dict.fromkeys(hosts))
-            copies, begins = [], at
-    yield _Edge(sources, (Port(ends[1], "eth0"),), tuple(copies), begins)
+            copies = []
+    yield _Edge(sources, (Port(ends[1], "eth0"),), tuple(copies))
 
 
 def _parts(
     chain: Chain, edge: _Edge, before: Tag | None, after: Tag | None, line: Line | None
-) -> Iterator[tuple[Port, _Edge, Tag | None]]:
-    """Sources of an edge with what the rule of each does, and the encapsulation that frames have there.
+) -> Iterator[tuple[Port, _Edge, Tag | None, Tag | None]]:
+    """Sources of an edge with what the rule of each does, and the encapsulation that frames come and go with.
 
     An edge from one switch to the other has a rule of each source that leads to a line, and a rule where each
     line ends. Copies are taken at the switch of their mirror.
@@ -317,15 +320,27 @@ def _parts(
     last = (edge.targets or edge.copies)[-1:]
     there = chain.switch_of(last[0].host) if last else here
     if there == here or line is None:
-        yield from ((source, edge, before) for source in edge.sources)
+        yield from ((source, edge, before, _sent(after, before, edge)) for source in edge.sources)
         return
     copies = {
         host: tuple(one for one in edge.copies if chain.switch_of(one.host) == host) for host in (here, there)
     }
-    for source in edge.sources:
-        yield source, replace(edge, targets=(Port(here, line.port),), copies=copies[here]), before
+    near = replace(edge, targets=(Port(here, line.port),), copies=copies[here])
+    far = replace(edge, copies=copies[there])
+    between = _sent(after, before, near)
+    yield from ((source, near, before, between) for source in edge.sources)
     for one in chain.lines():
-        yield Port(there, one.port), replace(edge, copies=copies[there]), after
+        yield Port(there, one.port), far, between, _sent(after, between, far)
+
+
+def _sent(after: Tag | None, before: Tag | None, edge: _Edge) -> Tag | None:
+    """An encapsulation as a rule sends it. Each switch takes one off the TTL of a header that it keeps
+    (RFC 8300 section 2.2); for a copy, the header is taken off, and another put on."""
+    if after is None or after.index is None:
+        return after
+    if before is None or before.ttl is None or edge.copies:
+        return replace(after, ttl=FIRST_TTL)
+    return replace(after, ttl=before.ttl - 1)
 
 
 def _outer(line: Line | None, switch: str) -> Outer | None:
@@ -373,19 +388,21 @@ def _actions(edge: _Edge, before: Tag | None, after: Tag | None, direction: Dire
     made += [one.name for one in edge.copies]
     if not edge.targets:
         return made
-    if after is not None and before != after:
-        made.append(_put(after, before, direction))
+    if after is not None and before is None:
+        made.append(_put(after, direction))
+    elif after is not None and before is not None and after.index is not None:
+        made.append(DecNshTtl())
+        if after.index != before.index:
+            made.append(SetNsh(after.path, after.index))
     made.append(
         edge.targets[0].name if len(edge.targets) == 1 else Select(tuple(one.name for one in edge.targets))
     )
     return made
 
 
-def _put(tag: Tag, before: Tag | None, direction: Direction) -> Action:
+def _put(tag: Tag, direction: Direction) -> Action:
     if tag.index is None:
         return PushVlan(tag.path)
-    if before is not None:
-        return SetNsh(tag.path, tag.index)
     macs = (FORWARD_MAC, REVERSE_MAC) if direction == "forward" else (REVERSE_MAC, FORWARD_MAC)
     return EncapNsh(tag.path, tag.index, *macs)
 

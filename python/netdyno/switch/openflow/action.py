@@ -16,7 +16,7 @@ VLAN_PRESENT = 0x1000
 ETH_P_NSH = 0x894F
 SELECT = 1
 """Type of a group that sends each flow to one of its buckets."""
-_NICIRA, _ENCAP, _DECAP = 0x2320, 46, 47
+_NICIRA, _ENCAP, _DECAP, _DEC_NSH_TTL = 0x2320, 46, 47, 48
 _EXTENDED, _NSH_SPI, _NSH_SI = 0x005AD650, 4, 5
 _ANY = 0xFFFFFFFF
 FORWARD_MAC, REVERSE_MAC = "02:6e:64:00:00:0f", "02:6e:64:00:00:0e"
@@ -69,8 +69,21 @@ class SetNsh:
 
 
 @dataclass(frozen=True)
+class DecNshTtl:
+    """Take one off the TTL of the network service header; a packet is dropped whose TTL would be 0."""
+
+    def text(self) -> str:
+        """As ovs-ofctl takes it."""
+        return "dec_nsh_ttl"
+
+    def wire(self) -> bytes:
+        """As OpenFlow 1.3 has it."""
+        return _extension(_DEC_NSH_TTL, b"")
+
+
+@dataclass(frozen=True)
 class EncapNsh:
-    """Put the frame into a network service header of MD type 2, and that into an Ethernet frame."""
+    """Put the frame into a network service header of MD type 2 with TTL 63, and that into Ethernet."""
 
     path: int
     index: int
@@ -160,7 +173,7 @@ class Back:
         return struct.pack("!HHIH6x", OUTPUT, 16, 0xFFFFFFF8, 0)
 
 
-Action = Back | str | int | PushVlan | PopVlan | EncapNsh | SetNsh | DecapNsh | Select
+Action = Back | str | int | PushVlan | PopVlan | EncapNsh | SetNsh | DecNshTtl | DecapNsh | Select
 """A name or number is that of the port to output to."""
 
 
