@@ -33,10 +33,10 @@ pytestmark = root
 TUNABLES: dict[str, dict[str, Any]] = {
     "l2fwd": {"over": "af_packet"},
     "linux-bridge": {"ageing": 60},
-    "ovs-afxdp": {"learning": False},
+    "ovs-afxdp": {"rules": 3},
     "ovs-dpdk": {"over": "system"},
-    "ovs-kernel": {"learning": False},
-    "ovs-netdev": {"learning": False},
+    "ovs-kernel": {"rules": 3},
+    "ovs-netdev": {"rules": 3},
     "graph": {"graph": L2FWD | {"description": "again"}},
     "kernel-nat": {"public": "10.8.0.2"},
     "kamailio": {"role": "redirect"},

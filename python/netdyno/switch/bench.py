@@ -34,6 +34,7 @@ from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import container, guests, ports, remote, shares, trial
 from netdyno.switch import tunnel as tunnels
 from netdyno.switch.driver import DRIVERS, Switch
+from netdyno.switch.driver.base import Wiring
 from netdyno.switch.guests import Endpoints, Guest, Machines
 from netdyno.switch.remote import EndName, Remote, RemoteHost
 from netdyno.switch.tunnel import REMOTE, SWITCH, Line, LineEnd, Tunnel
@@ -307,10 +308,8 @@ class SwitchBench:
                 continue
             log = self.folder / (f"{kind.driver}.log" if host == SWITCH else f"{kind.driver}-{host}.log")
             place = DutSite(host, "", self.network.namespace(host), log=log, notes=self.notes)
-            given = {**options, "ports": [PORTS[behind]]} if self.spec.tunnel else options
-            one = kind(place, given)
-            if one.vhost_user:
-                one = kind(place, {**given, "sockets": str(self.folder)})
+            joined = (PORTS[behind],) if self.spec.tunnel else ()
+            one = kind(place, options, Wiring(joined, sockets=self.folder))
             self._offloads(one)
             stack.callback(one.teardown)
             one.setup()

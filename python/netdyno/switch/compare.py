@@ -18,6 +18,7 @@ from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.switch import conditions
 from netdyno.switch.bench import REASON, Spec, SwitchBench, driver_of, dropped, missing, tell_endpoints
+from netdyno.switch.driver import DRIVERS
 
 KIND = "switch-compare"
 MOST_ARMS = 12
@@ -116,9 +117,13 @@ def setting(text: str) -> dict[str, Value]:
     driver, _, rest = text.partition(":")
     found: dict[str, Value] = {"switch": driver.strip()}
     options = assignments.read([rest] if rest else [], text, "Write it like ovs-dpdk:over=system,tso=true")
-    if "switch" in options:
-        fix = "Write it like ovs-dpdk:over=system,tso=true"
-        raise Error("ND-104-80", "'switch' is no option of a switch", at=text, fix=fix)
+    for own, why in (
+        ("switch", "'switch' is no option of a switch"),
+        ("ports", "the bench joins its own ports"),
+    ):
+        if own in options:
+            fix = "Write it like ovs-dpdk:over=system,tso=true"
+            raise Error("ND-104-80", why, at=text, fix=fix)
     found |= options
     driver_of(found)
     return found
@@ -137,7 +142,8 @@ def usable(side: Arm, bench: Spec) -> str:
         fix = "`netdyno switch list` shows which switches work here"
         raise Error("ND-92-60", f"{kind.driver} cannot run here: {why}", at=side.name, fix=fix)
     if bench.tunnel and not kind.tunnels:
-        fix = "Leave --tunnel out, or compare ovs-netdev, ovs-afxdp and ovs-dpdk"
+        with_tunnels = ", ".join(name for name, one in DRIVERS.items() if one.tunnels)
+        fix = f"Leave --tunnel out, or compare {with_tunnels}"
         raise Error("ND-104-80", f"{kind.driver} has no tunnels", at=side.name, fix=fix)
     if bench.tunnel and bench.segments:
         fix = "Leave out --segments or --tunnel"

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from netdyno.errors import Error
+from netdyno.lab.dut import DutSite
+from netdyno.switch import compare
+from netdyno.switch.chain import spec
 from netdyno.switch.chain.spec import Chain, checked, load
+from netdyno.switch.driver import DRIVERS
+from netdyno.switch.driver.base import Wiring
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -48,3 +53,35 @@ def test_what_is_no_function_is_refused(plain: dict[str, Any]) -> None:
 def test_a_chain_that_was_read_is_read_alike_again(path: Path) -> None:
     chain = load(path)
     assert checked(chain.model_dump(), "x") == chain
+
+
+@pytest.mark.parametrize("name", ["learning", "sockets", "shared", "memif", "ports", "rules", "controller"])
+def test_wiring_of_a_switch_is_no_option_of_a_chain(name: str) -> None:
+    """It would be without effect, or take packets from where a chain sends them."""
+    plain = {"vnfs": {"f": {"kind": "bridge"}}, "chain": ["f"], "switch": "ovs-dpdk"}
+    value = {"rules": 5, "controller": "reactive", "learning": True, "sockets": "/tmp"}.get(name, ["p0"])
+    with pytest.raises(Error, match="ND-104-82") as wrong:
+        checked({**plain, "options": {name: value}}, "x")
+    assert wrong.value.at == f"x: options: {name}"
+    assert checked({**plain, "options": {"over": "system"}}, "x").options == {"over": "system"}
+
+
+def test_a_comparison_joins_its_own_ports() -> None:
+    with pytest.raises(Error, match="the bench joins its own ports"):
+        compare.setting("ovs-netdev:ports=[a]")
+
+
+def test_texts_name_the_switches_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is added is among them, and no driver needs options that Open vSwitch has."""
+
+    class Own(DRIVERS["linux-bridge"]):  # type: ignore[misc]
+        driver = "own"
+        openflow = tunnels = shares_memory = True
+
+    monkeypatch.setattr(spec, "DRIVERS", {**DRIVERS, "own": Own})
+    shared = {"vnfs": {"f": {"kind": "testpmd", "options": {"over": "vhost-user"}}}, "chain": ["f"]}
+    with pytest.raises(Error, match="that needs ovs-dpdk or own, and one switch"):
+        checked({**shared, "switch": "ovs-netdev"}, "x")
+    assert checked({**shared, "switch": "own"}, "x").switch == "own"
+    made = Own(DutSite("s", "", None), {}, Wiring(("p0",), learning=False))
+    assert made.wiring.ports == ("p0",) and not made.wiring.learning

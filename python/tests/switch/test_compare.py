@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from netdyno.switch import bench, compare, shares, trial
 from netdyno.switch.bench import Spec, SwitchBench
 from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
+from netdyno.switch.driver.base import Wiring
 from netdyno.switch.pages import comparison
 from netdyno.switch.verbs.compare import Progress, lost, show_arms
 from netdyno.system import namespace
@@ -355,8 +357,9 @@ def test_a_switch_that_forwards_nothing(stand: SwitchBench, monkeypatch: pytest.
     if why := DRIVERS["ovs-netdev"].missing():
         pytest.skip(why)
     monkeypatch.setattr(bench, "PATIENCE", 1.0)
+    monkeypatch.setattr(bench, "Wiring", partial(Wiring, learning=False))
     with pytest.raises(Error) as wrong:
-        stand.measure({"switch": "ovs-netdev", "learning": "false"}, 1)
+        stand.measure({"switch": "ovs-netdev"}, 1)
     assert wrong.value.code == "ND-92-60" and "forwards nothing" in wrong.value.what
     assert "rx_packets" in wrong.value.what, "what its ports saw is told"
 

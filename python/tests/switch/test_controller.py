@@ -33,7 +33,7 @@ from netdyno.switch.controller.channel import Channel, ChannelError
 from netdyno.switch.controller.embedded import Embedded, members
 from netdyno.switch.controller.etcd import Etcd, EtcdError
 from netdyno.switch.controller.kinds import parse
-from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.base import Flow, Wiring
 from netdyno.switch.driver.ovs import BRIDGE, OvsNetdev
 from netdyno.switch.openflow import message as of
 from netdyno.switch.openflow.action import DecapNsh, DecNshTtl, EncapNsh, PopVlan, PushVlan, Select, SetNsh
@@ -73,7 +73,7 @@ def switch() -> Iterator[tuple[OvsNetdev, Network]]:
     if why := OvsNetdev.missing():
         pytest.skip(why)
     with lab(2, "k") as net:
-        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), {"learning": False})
+        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), wiring=Wiring(learning=False))
         try:
             one.setup()
             yield one, net

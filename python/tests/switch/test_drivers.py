@@ -22,7 +22,7 @@ from netdyno.lab.network import Network
 from netdyno.switch.bench import Spec
 from netdyno.switch.compare import usable
 from netdyno.switch.driver import DRIVERS, Switch, physical
-from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.base import Flow, Wiring
 from netdyno.switch.driver.ovs import Ovs, OvsNetdev, parse_flows, parse_ports
 from netdyno.switch.openflow.action import PopVlan, PushVlan
 from netdyno.system import namespace, proc
@@ -35,10 +35,10 @@ pytestmark = root
 OPENFLOW = [name for name, driver in DRIVERS.items() if driver.openflow]
 
 
-def made(name: str, net: Network, **options: object) -> Switch:
+def made(name: str, net: Network, wiring: Wiring | None = None, **options: object) -> Switch:
     if why := DRIVERS[name].missing():
         pytest.skip(f"{name}: {why}")
-    return DRIVERS[name](DutSite("sw", "", net.namespace("sw")), options)
+    return DRIVERS[name](DutSite("sw", "", net.namespace("sw")), options, wiring)
 
 
 @pytest.fixture(params=list(DRIVERS))
@@ -163,7 +163,7 @@ def test_it_learns(name: str) -> None:
 @pytest.mark.parametrize("name", OPENFLOW)
 def test_flows_decide_where_packets_go(name: str) -> None:
     with lab(3, "f") as net:
-        one = made(name, net, learning=False)
+        one = made(name, net, Wiring(learning=False))
         try:
             one.setup()
             assert not passes(net, "h0", "h1", seconds=0.5), "nothing passes until a flow says so"

@@ -23,7 +23,7 @@ from netdyno.switch.chain.verify import verify
 from netdyno.switch.controller import onos, opendaylight, rest
 from netdyno.switch.controller.base import Controller, ControllerSite
 from netdyno.switch.controller.kinds import parse
-from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.base import Flow, Wiring
 from netdyno.switch.driver.ovs import OvsNetdev
 from netdyno.switch.openflow.action import EncapNsh, Select
 from netdyno.system.journal import journal
@@ -44,7 +44,7 @@ def switch() -> Iterator[tuple[OvsNetdev, Network]]:
     if why := OvsNetdev.missing():
         pytest.skip(why)
     with lab(2, "r") as net:
-        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), {"learning": False})
+        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), wiring=Wiring(learning=False))
         try:
             one.setup()
             yield one, net

@@ -17,7 +17,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
-from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.base import Flow, Wiring
 from netdyno.switch.driver.ovs import OvsNetdev
 from netdyno.system import namespace
 
@@ -79,7 +79,7 @@ def test_a_switch_with_many_ports_forwards_by_each_flow(count: int) -> None:
     began = time.monotonic()
     with Network(made, f"m{os.getpid() % 10000}") as net:
         spaces = {net.namespace(host) for host in net.nodes}
-        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), {"learning": False})
+        one = OvsNetdev(DutSite("sw", "", net.namespace("sw")), wiring=Wiring(learning=False))
         try:
             one.setup()
             assert len(one.ports) == count

@@ -27,7 +27,7 @@ from netdyno.switch.controller.base import Controller, ControllerSite
 from netdyno.switch.controller.foreign import Listed, foreign
 from netdyno.switch.controller.kinds import parse
 from netdyno.switch.driver import DRIVERS, Switch
-from netdyno.switch.driver.base import Flow
+from netdyno.switch.driver.base import Flow, Wiring
 from netdyno.switch.openflow.action import renamed
 from netdyno.switch.tunnel import SWITCH, LineEnd
 from netdyno.switch.wireguard import WireGuard
@@ -254,17 +254,16 @@ class ChainLab:
     def _switch(self, stack: ExitStack, host: str) -> None:
         assert self.folder is not None
         chain, space = self.chain, self.network.namespace(host)
-        ports = list(layout.switch_ports(chain, host).values())
-        options = {**chain.options, "ports": ports, "learning": False}
-        if shared := layout.shared_ports(chain):
-            names = layout.switch_ports(chain)
-            hosts = chain.hosts()
-            options |= {
-                "shared": [names[one.name] for one in shared], "sockets": str(self.folder),
-                "memif": [names[one.name] for one in shared if chain.memif(hosts[one.host])],
-            }  # fmt: skip
+        names, hosts, shared = layout.switch_ports(chain), chain.hosts(), layout.shared_ports(chain)
+        wiring = Wiring(
+            tuple(layout.switch_ports(chain, host).values()),
+            learning=False,
+            sockets=self.folder if shared else None,
+            shared=[names[one.name] for one in shared],
+            memif=[names[one.name] for one in shared if chain.memif(hosts[one.host])],
+        )
         place = DutSite(host, "", space, notes=self.notes, log=self.folder / f"{host}.log")
-        made = DRIVERS[chain.switch](place, options)
+        made = DRIVERS[chain.switch](place, chain.options, wiring)
         stack.callback(made.teardown)
         made.setup()
         self.switches[host] = made

@@ -33,6 +33,8 @@ Version = Literal[4, 6]
 """Of IP."""
 _WHY = {True: "has addresses of its own", False: "gets copies"}
 FORMAT: Literal["netdyno-chain/1"] = "netdyno-chain/1"
+OWN = ("ports", "rules", "controller")
+"""Options of switches that a chain decides itself."""
 REST = "default"
 """The class of all traffic that is in no other."""
 
@@ -206,9 +208,10 @@ class Chain(Config):
             if self.ipv6 and not kind.carries_ipv6(one.options):
                 raise ValueError(f"{name} cannot be in a chain with IPv6: this {one.kind} forwards IPv4 only")
             if kind.shares(one.options):
-                if self.switch != "ovs-dpdk" or self.tunnel or self.wan:
+                if not DRIVERS[self.switch].shares_memory or self.tunnel or self.wan:
+                    able = " or ".join(of for of, driver in DRIVERS.items() if driver.shares_memory)
                     raise ValueError(
-                        f"{name} shares memory with its switch: that needs ovs-dpdk, and one switch"
+                        f"{name} shares memory with its switch: that needs {able}, and one switch"
                     )
                 if one.on_failure or self.steering == "nsh":
                     raise ValueError(
@@ -247,7 +250,7 @@ class Chain(Config):
         if not lines:
             return
         if not DRIVERS[self.switch].tunnels:
-            raise ValueError(f"the switch {self.switch} has no tunnels; use ovs-netdev")
+            raise ValueError(f"the switch {self.switch} has no tunnels; use {with_tunnels()}")
         for name in self.server_side:
             if name not in self.vnfs:
                 raise ValueError(f"server_side names {name[:80]!r}, which is not in vnfs")
@@ -372,6 +375,12 @@ def checked(plain: Mapping[str, Any], at: str) -> Chain:
         given["vnfs"] = _typed(vnfs, at)
     made = config.check(Chain, given, "ND-104-82", at)
     kind = DRIVERS[made.switch]
+    for name in OWN:
+        if name in made.options:
+            what = (
+                f"{name} of the switch is not for a chain, which joins the ports and writes the rules itself"
+            )
+            raise Error("ND-104-82", what, at=f"{at}: options: {name}", fix="Leave it out")
     config.check(kind.Options, dict(made.options), "ND-104-82", f"{at}: options")
     return made
 
@@ -394,6 +403,11 @@ def load(path: Path) -> Chain:
         fix = "`netdyno chain --help` shows one"
         raise Error("ND-104-82", "it does not describe a chain", at=str(path), fix=fix)
     return checked(plain, str(path))
+
+
+def with_tunnels() -> str:
+    """Switches that have tunnels."""
+    return " or ".join(name for name, driver in DRIVERS.items() if driver.tunnels and driver.openflow)
 
 
 def of_functions(texts: Sequence[str], at: str) -> Chain:

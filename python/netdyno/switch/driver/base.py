@@ -11,6 +11,7 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
@@ -60,6 +61,24 @@ class Flow:
     priority: int = 100
 
 
+@dataclass(frozen=True)
+class Wiring:
+    """How a bench or a chain joins a switch: nothing that a user sets."""
+
+    ports: Sequence[str] = ()
+    """Interfaces that it joins in place of those of its options; none: these."""
+    learning: bool = True
+    """It learns Ethernet addresses until flows are programmed; false: it forwards nothing until then."""
+    sockets: Path | None = None
+    """Folder in which processes that share memory with it listen, each by its port: `PORT.vhost`; none: one
+    of its own."""
+    shared: Sequence[str] = ()
+    """Ports over shared memory beside others. Copies of what passes them go to the interfaces of their names,
+    and of their names with `-sent`, while somebody watches."""
+    memif: Sequence[str] = ()
+    """Those of `shared` that are over memif: the switch listens, and a process connects to it."""
+
+
 class Switch(Dut):
     """A virtual switch between interfaces of one namespace."""
 
@@ -70,12 +89,17 @@ class Switch(Dut):
     tunnels: ClassVar[bool] = False
     """Whether it has tunnels to another switch."""
     reached: ClassVar[bool] = False
+    shares_memory: ClassVar[bool] = False
+    """Whether it can have ports over shared memory beside interfaces: `shared` of its wiring."""
     most_ports: ClassVar[int | None] = None
     """Ports that it can have at most; None: as many as the kernel has interfaces."""
     Options: ClassVar[type[Settings]] = PortSettings
 
-    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, place: DutSite, options: Mapping[str, Any] | None = None, wiring: Wiring | None = None
+    ) -> None:
         super().__init__(place, options)
+        self.wiring = wiring or Wiring()
         self.ports: Sequence[str] = ()
         """Interfaces that it joins, once it is set up."""
         self.ends: Sequence[LineEnd] = ()
@@ -218,7 +242,7 @@ class Switch(Dut):
         if why := self.missing():
             raise Error("ND-92-60", f"{self.driver} cannot run here: {why}", at=self.place.at, fix=LISTED)
         there = {name for _, name in namespace.inside(space, socket.if_nameindex)} - {"lo"}
-        self.ports = tuple(self.options.ports or sorted(there, key=_natural))
+        self.ports = tuple(self.wiring.ports or self.options.ports or sorted(there, key=_natural))
         gone = next((name for name in self.ports if name not in there), None)
         if gone and self.interfaces:
             what = f"the port {gone} is no interface of {space}"

@@ -42,8 +42,6 @@ CONTROLLER = "127.0.0.1", 6653
 class Options(PortSettings):
     """Settings of every Open vSwitch."""
 
-    learning: bool = True
-    """It learns Ethernet addresses until flows are programmed; false: it forwards nothing until then."""
     rules: int = Field(default=0, ge=0, le=MOST_RULES)
     """Rules in its flow table beside the one by which it learns: one for each IPv4 destination from 10.0.0.0
     on."""
@@ -133,7 +131,7 @@ class Ovs(Switch):
             # switch that gets its first controller forgets the flows that it had
             made.ofctl("add-flow", BRIDGE, "priority=0,actions=CONTROLLER:65535")
             return
-        if self.options.learning:
+        if self.wiring.learning:
             made.ofctl("add-flow", BRIDGE, "priority=1,actions=NORMAL")
         if self.options.rules:
             every = range(FIRST, FIRST + self.options.rules)

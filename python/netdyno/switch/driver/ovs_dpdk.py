@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from netdyno.errors import Error
 from netdyno.lab.dut.base import DutSite
 from netdyno.switch.driver import ovs, physical
+from netdyno.switch.driver.base import Wiring
 from netdyno.switch.driver.ovs import Ovs
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
@@ -45,14 +46,6 @@ class Options(ovs.Options):
     devices: list[str] = Field(default_factory=list, max_length=64)
     """With `over: physical`, the device of each of `ports`: the PCI address of a network card that the user
     has given to vfio-pci (`0000:81:00.0`), or one of DPDK with arguments (`net_af_packet0,iface=eth1`)."""
-    sockets: str = Field(default="", max_length=80)
-    """Folder in which virtual machines listen for `over: vhost-user`, each by its port: `PORT.vhost`;
-    default: one of its own, in which the process of the profile listens."""
-    shared: list[str] = Field(default_factory=list, max_length=4096)
-    """Ports over vhost-user (or `memif`) beside others by `over`. Copies of what passes them go to the
-    interfaces of their names, and of their names with `-sent`, while somebody watches."""
-    memif: list[str] = Field(default_factory=list, max_length=4096)
-    """Those of `shared` that are over memif: the switch listens, and a process connects to it."""
     tso: bool = False
     """Userspace TSO, with `over: system` only: segments of TCP pass as they are, without checksums."""
     huge_pages: bool = False
@@ -79,11 +72,14 @@ class OvsDpdk(Ovs):
 
     driver: ClassVar[str] = "ovs-dpdk"
     about: ClassVar[str] = "Open vSwitch over DPDK ports, polled"
+    shares_memory: ClassVar[bool] = True
     Options = Options
     _dpdk: int | None = None
 
-    def __init__(self, place: DutSite, options: Mapping[str, Any] | None = None) -> None:
-        super().__init__(place, options)
+    def __init__(
+        self, place: DutSite, options: Mapping[str, Any] | None = None, wiring: Wiring | None = None
+    ) -> None:
+        super().__init__(place, options, wiring)
         self._copied: set[str] = set()
         """Ports whose interfaces for copies are there."""
 
@@ -116,8 +112,8 @@ class OvsDpdk(Ovs):
     def _socket(self, port: str) -> Path:
         """Where the process behind a port listens; of a switch that is not set up, an example."""
         name = f"{port}.vhost"
-        if self.options.sockets:
-            return Path(self.options.sockets) / name
+        if self.wiring.sockets:
+            return self.wiring.sockets / name
         return (Path("/run") if self._dpdk is None else self.folder) / name
 
     @classmethod
@@ -135,7 +131,7 @@ class OvsDpdk(Ovs):
     def config(self) -> dict[str, str]:
         """DPDK's memory and the threads that poll: on the cores that it may use, else on the last."""
         o = self.options
-        if self.vhost_user and not (o.ports or o.sockets):
+        if self.vhost_user and not (o.ports or self.wiring.sockets):
             what = f"a switch by {o.over} joins ports of other processes, and none is named"
             raise Error("ND-104-07", what, at=self._at("ports"), fix="Name them, like ports: [a, b]")
         if o.tso and o.over != "system":
@@ -158,22 +154,22 @@ class OvsDpdk(Ovs):
             ),
             "pmd-cpu-mask": hex(sum(1 << core for core in cores)),
             # else Open vSwitch asks for 0.6 GB at once where virtual machines or cards are
-            **({"per-port-memory": "true"} if not self.interfaces or o.shared else {}),
+            **({"per-port-memory": "true"} if not self.interfaces or self.wiring.shared else {}),
             **({"userspace-tso-enable": "true"} if o.tso else {}),
-            **(dict.fromkeys(IDLE_SLEEP, "10000") if o.memif else {}),
+            **(dict.fromkeys(IDLE_SLEEP, "10000") if self.wiring.memif else {}),
         }
 
     def interface(self, port: str) -> tuple[str, list[str]]:
         """A port over an interface has another name than that."""
-        if self.options.over == "system" and port not in self.options.shared:
+        if self.options.over == "system" and port not in self.wiring.shared:
             return port, []
-        if port in self.options.memif:
-            number, there = self.options.memif.index(port), self._socket(port)
+        if port in self.wiring.memif:
+            number, there = self.wiring.memif.index(port), self._socket(port)
             memif = f"net_memif{number},role=server,id=0,socket-abstract=no,socket={there}"
             return f"memif-{port}", [
                 "type=dpdk", f'options:dpdk-devargs="{memif}"', f"options:n_rxq={MEMIF_QUEUES}",
             ]  # fmt: skip
-        if self.options.over == "vhost-user" or port in self.options.shared:
+        if self.options.over == "vhost-user" or port in self.wiring.shared:
             path = json.dumps(str(self._socket(port)))
             return f"vhost-{port}", ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
         number = self.ports.index(port)
@@ -188,20 +184,25 @@ class OvsDpdk(Ovs):
         """Also until processes are behind all ports over vhost-user that go with others."""
         super().await_joined()
         until = time.monotonic() + PATIENCE
-        for port in self.options.shared:
+        for port in self.wiring.shared:
             name = self.interface(port)[0]
             while self._running().vsctl("get", "interface", name, "link_state").strip() != "up":
                 if time.monotonic() > until:
                     what = f"nobody is behind the port {port} within {PATIENCE:g} s"
-                    raise Error("ND-92-60", what, at=self.place.at, fix="See the log of its function")
+                    raise Error(
+                        "ND-92-60",
+                        what,
+                        at=self.place.at,
+                        fix="Look whether the process behind it runs: it must connect to the switch",
+                    )
                 time.sleep(0.05)
-        if self.options.memif:
+        if self.wiring.memif:
             awake = [f"other_config:{key}=0" for key in IDLE_SLEEP]
             self._running().vsctl("set", "Open_vSwitch", ".", *awake)
 
     def watch_shared(self, on: bool) -> None:
         made, add = self._running(), list[str]()
-        for port in self.options.shared if on else ():
+        for port in self.wiring.shared if on else ():
             if port not in self._copied:
                 for name in (port, f"{port}-sent"):
                     add += ["--", "add-port", ovs.BRIDGE, name]
@@ -209,7 +210,7 @@ class OvsDpdk(Ovs):
         if add:
             made.vsctl(*add[1:])
         words = ["clear", "bridge", ovs.BRIDGE, "mirrors"]
-        for number, port in enumerate(self.options.shared if on else ()):
+        for number, port in enumerate(self.wiring.shared if on else ()):
             names = (self.interface(port)[0], port, f"{port}-sent")
             for key, name in zip("vio", names, strict=True):
                 words += ["--", f"--id=@{key}{number}", "get", "port", name]
@@ -222,7 +223,7 @@ class OvsDpdk(Ovs):
 
     def queues(self) -> dict[str, float]:
         """From the statistics of its ports over vhost-user."""
-        shared = self.ports if self.vhost_user else self.options.shared
+        shared = self.ports if self.vhost_user else self.wiring.shared
         if not shared:
             return {}
         columns = "--columns=name,statistics"
