@@ -89,6 +89,29 @@ def exchanges(
     return setup
 
 
+@contextlib.contextmanager
+def delay() -> Iterator[Sides]:
+    """Delay of responses at half of the load that both ends carry: stacks, models and the way between."""
+    path = {"path": "/512"}
+    with namespace() as name, folder() as where:
+        core = Core(name, where)
+        carry = _round(name, core, {"http": path}, messages, port=True)
+        found: list[float] = []
+
+        def ours(seconds: float) -> dict[str, float]:
+            if not found:
+                found.append(carry(seconds)["rate"])
+            # each of the connections at its own pace, so that a request waits for no other of its own
+            interval = CONNECTIONS / (found[0] / 2)
+            model = {"http": path | {"interval": f"{interval * 1e9:.0f}ns"}}
+            carried = _round(name, core, model, messages, port=True)(seconds)
+            of = core.result["groups"][0]["delays"]["response"]
+            return carried | {"p50": of["p50"] / 1e3, "p99": of["p99"] / 1e3}
+
+        yield Sides(ours)
+        core.close()
+
+
 def messages(rates: Mapping[str, Any]) -> float:
     """Answered messages a second."""
     return float(rates["messages_delivered"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import cases_tcp
-from case import Case, rate
+from case import Case, less, rate
 from judge import Goal
 
 CASES: dict[str, Case] = {
@@ -25,5 +25,9 @@ CASES: dict[str, Case] = {
             {"mqtt": {"qos": 1, "count": 0, "interval": "0s", "size": "64B"}}, cases_tcp.messages
         ),
         rate("acked/s", Goal(least=1.5e6), Goal(least=10, ratio=True)),
+    ),
+    "tcp-delay": Case(
+        cases_tcp.delay,
+        {"p50": less("µs", Goal(most=5)), "p99": less("µs", Goal(most=50))} | rate("requests/s"),
     ),
 }
