@@ -3,6 +3,7 @@
 use crate::queue_pairs::QueuePairs;
 use dpdk::{Device, Offloads, PortInfo, TxWork};
 use packet::frame::{Carried, ChecksumOffload, Segmentation};
+use packet::tcp::TsoLimits;
 use profile::{Offload, Port, Role};
 use run::SetupError;
 use std::collections::BTreeMap;
@@ -82,31 +83,20 @@ pub fn segments_in_port(
     does.tso && segments <= info.tx_segments.into() && taken
 }
 
-/// Frames of TCP of any kind that a port segments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LargeFrames {
-    /// Those over IPv6, too.
-    pub v6: bool,
-    /// The longest that it takes, bytes without FCS.
-    pub longest: usize,
-    /// The longest that it makes of one.
-    pub longest_segment: usize,
-}
-
-/// Those that the port segments, with IP packets of up to `mtu` bytes behind `link` bytes, when it is handed pieces of `room` bytes.
+/// Large frames of TCP that the port segments, with IP packets of up to `mtu` bytes behind `link` bytes, when it is handed pieces of `room` bytes.
 /// `None`: it segments nothing.
-pub fn large_frames(
+pub fn tso_limits(
     does: Offloads,
     info: &PortInfo,
     (link, mtu): (usize, usize),
     room: usize,
-) -> Option<LargeFrames> {
+) -> Option<TsoLimits> {
     /// With tags this still fits IP's length and a driver's.
     const LONGEST: usize = 65_000;
     let tap = segments_like_a_tap(info);
     let longest = LONGEST.min(room.saturating_mul(info.tx_segments.into()));
     let longest_segment = if tap { mtu } else { link + mtu };
-    does.tso.then_some(LargeFrames { v6: !tap, longest, longest_segment })
+    does.tso.then_some(TsoLimits { v6: !tap, longest, longest_segment })
 }
 
 /// Which checksums of frames are left to the port; `segmented`: which it may segment.
@@ -260,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_large_frames_has_a_nic_segment_them_and_others_where_it_is_asked_for() {
+    fn who_sends_tso_limits_has_a_nic_segment_them_and_others_where_it_is_asked_for() {
         let of = |device, more, cuts| {
             let wanted = Use { segments: cuts, direct: true, stack: false };
             let does = choose(&port(device, more), &info("", &ALL), wanted, "ports[0]").expect("a choice");
@@ -339,13 +329,13 @@ mod tests {
             1500,
             (&segmentation, 5)
         ));
-        let large = |info: &PortInfo| large_frames(does, info, (18, 1500), 2048);
-        let tap = LargeFrames { v6: false, longest: 65_000, longest_segment: 1500 };
+        let large = |info: &PortInfo| tso_limits(does, info, (18, 1500), 2048);
+        let tap = TsoLimits { v6: false, longest: 65_000, longest_segment: 1500 };
         assert_eq!(large(&info("net_tap", &ALL)), Some(tap));
-        assert_eq!(large(&nic), Some(LargeFrames { v6: true, longest_segment: 1518, ..tap }));
+        assert_eq!(large(&nic), Some(TsoLimits { v6: true, longest_segment: 1518, ..tap }));
         let few = large(&PortInfo { tx_segments: 4, ..nic.clone() }).expect("it segments");
         assert_eq!(few.longest, 4 * 2048);
-        assert_eq!(large_frames(Offloads::default(), &nic, (18, 1500), 2048), None);
+        assert_eq!(tso_limits(Offloads::default(), &nic, (18, 1500), 2048), None);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use crate::exchange::Exchange;
 use crate::frames::{Incoming, Outgoing};
 use crate::polling::REST;
 use dataplane::link_watch::Watch;
-use dataplane::offloads::{self, LargeFrames};
+use dataplane::offloads;
 use dataplane::ports::{OpenPort, setup_error};
 use dpdk::{Batch, Eal, Port, RxQueue};
 use profile::{Congestion, parse_mac};
 use run::SetupError;
 use run::interfaces::{Interface, Interfaces};
 use stack::{
-    Config, CongestionControl, Counters, DropReason, Network, Offload, Segmentation, SendOutcome, Sent,
-    Share, SocketHandle, Stack, TcpConfig,
+    Config, CongestionControl, Counters, DropReason, Network, Offload, SendOutcome, Sent, Share,
+    SocketHandle, Stack, TcpConfig,
 };
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -71,12 +71,7 @@ impl StackPort {
         let OpenPort { settings, rx, tx, addrs, port, pool, link_mtu, does, info, taps, .. } = open;
         let bare = addrs.bare();
         let link = packet::ethernet::LEN + bare.tags.bytes().len();
-        let large = offloads::large_frames(does, &info, (link, link_mtu.into()), pool.room());
-        let segmentation = large.map(|LargeFrames { v6, longest, longest_segment }| Segmentation {
-            v6,
-            longest,
-            longest_segment,
-        });
+        let segmentation = offloads::tso_limits(does, &info, (link, link_mtu.into()), pool.room());
         let offload = Offload { checksums: does.tx_checksum, segmentation };
         let networks =
             settings.ip.0.iter().filter_map(|own| Some(Network { address: own.ip, prefix: own.prefix? }));

@@ -7,6 +7,17 @@
 
 use crate::bytes::take;
 
+/// Large frames of TCP that a port segments (TSO).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TsoLimits {
+    /// Whether it segments those over IPv6, too.
+    pub v6: bool,
+    /// The longest frame that it takes, bytes without FCS.
+    pub longest: usize,
+    /// The longest frame that it makes of one.
+    pub longest_segment: usize,
+}
+
 /// Bytes in the header without options.
 pub const LEN: usize = 20;
 /// Most bytes of options.

@@ -42,7 +42,7 @@ pub use config::{Config, CongestionControl, Network, TcpConfig};
 pub use connection::{CloseReason, State};
 pub use counters::{Counters, DropReason};
 pub use listening::SendOutcome;
-pub use offload::{Offload, Segmentation, Work};
+pub use offload::{Offload, Work};
 pub use share::{Recipient, Share};
 pub use sockets::{Arrival, DatagramError, Sent, SocketHandle, SocketKind};
 pub use stack::{ConnectError, Event, Handle, Received, Stack, Status};

@@ -3,7 +3,8 @@
 use crate::link::{Pair, Path};
 use crate::nic::Nic;
 use crate::wire::{Frames, MS, ip};
-use stack::{Arrival, DropReason, Offload, Segmentation, Sent, SocketKind, TcpConfig};
+use packet::tcp::TsoLimits;
+use stack::{Arrival, DropReason, Offload, Sent, SocketKind, TcpConfig};
 use std::net::SocketAddr;
 
 const CHECKSUMS: Offload = Offload { checksums: true, segmentation: None };
@@ -49,7 +50,7 @@ fn what_the_port_validated_is_not_summed_again() {
 /// The path asserts of each frame that is segmented that it fits; here of all.
 #[test]
 fn a_maximum_segment_size_below_the_mtus_holds_both_ways() {
-    let by = Segmentation { v6: true, longest: 20_000, longest_segment: 54 + 500 };
+    let by = TsoLimits { v6: true, longest: 20_000, longest_segment: 54 + 500 };
     for segmentation in [None, Some(by)] {
         let path =
             Path { offload: Offload { checksums: segmentation.is_some(), segmentation }, ..Path::CLEAN };

@@ -2,8 +2,9 @@
 
 use crate::link::{Pair, Path};
 use crate::wire::MS;
+use packet::tcp::TsoLimits;
 use proptest::prelude::*;
-use stack::{CongestionControl, DropReason, Offload, Segmentation, TcpConfig};
+use stack::{CongestionControl, DropReason, Offload, TcpConfig};
 use std::sync::Arc;
 
 /// Bytes that are given at once, of those that are shared and those that are not.
@@ -112,7 +113,7 @@ fn on_a_clean_path_nothing_is_sent_twice() {
 /// What a port segments is the same segments on the path, and none of them is longer.
 #[test]
 fn a_port_makes_checksums_and_segments() {
-    let by = |v6, longest_segment| Segmentation { v6, longest: 65_000, longest_segment };
+    let by = |v6, longest_segment| TsoLimits { v6, longest: 65_000, longest_segment };
     let checksums = |segmentation| Offload { checksums: true, segmentation };
     // a tap takes shorter ones, and of IPv4 alone
     let tap = checksums(Some(by(false, 1_500)));
@@ -142,7 +143,7 @@ fn a_port_makes_checksums_and_segments() {
 /// Of a large frame one segment gets lost: that one alone is sent again.
 #[test]
 fn of_what_a_port_segments_only_what_is_lost_is_sent_again() {
-    let segmentation = Some(Segmentation { v6: true, longest: 65_000, longest_segment: 1_514 });
+    let segmentation = Some(TsoLimits { v6: true, longest: 65_000, longest_segment: 1_514 });
     let offload = Offload { checksums: true, segmentation };
     let mut pair = Pair::new(Path { offload, ..Path::CLEAN }, TcpConfig::default(), 1);
     pair.lose = vec![12, 15, 40];
@@ -277,7 +278,7 @@ proptest! {
         len in (0usize..120_000, 0usize..120_000), tcp in settings(), v6 in any::<bool>(), large in any::<bool>(),
         shared in proptest::option::of(1usize..9_000), seed in any::<u64>(),
     ) {
-        let by = Segmentation { v6: true, longest: 20_000, longest_segment: 1_500 };
+        let by = TsoLimits { v6: true, longest: 20_000, longest_segment: 1_500 };
         let offload = Offload { checksums: large, segmentation: large.then_some(by) };
         let source = shared.map_or(Source::Copied, Source::Shared);
         transfer_from(source, Path { delay, jitter, loss, twice, offload }, tcp, [len.0, len.1], v6, seed);

@@ -3,6 +3,7 @@
 use super::Stack;
 use crate::connection::{Env, flag};
 use crate::neighbours::Reach;
+use crate::offload::Large;
 use crate::path_mtu::segment_size;
 use crate::wire::{Link, Transmit, send_segment};
 use packet::{ethernet, ipv4, ipv6};
@@ -52,7 +53,7 @@ impl Stack {
         }
         let v6 = !tuple.local.is_ipv4();
         let before = ethernet::LEN + link.tags.bytes().len() + if v6 { ipv6::LEN } else { ipv4::LEN };
-        let large = to.offload().segmentation.and_then(|by| by.large(v6, before));
+        let large = to.offload().segmentation.and_then(|limits| Large::within(&limits, v6, before));
         let (mut frames, mut segments, mut segmented) = (0, 0, 0);
         let (pool, counters) = (&mut self.pool, &mut self.counters);
         let mut env = Env { now, config: &self.config.tcp, pool, counters };
