@@ -76,12 +76,23 @@ def serve(lab: Lab, far: Wire) -> None:
 def test_what_a_lossy_path_costs_is_in_the_result(lab: Lab, far: Wire) -> None:
     serve(lab, far)
     load = group("web", f"http://{Wire.FAR}/100", {"http": {"interval": "20ms"}}, devices=20)
-    document = profile(load, measure="4s", transport=DPDK)
+    limits = [
+        {"metric": "a.port.tcp_segments_sent", "min": 100},
+        {"metric": "a.port.tcp_retransmitted", "max": 40},
+        {"metric": "a.port.dropped_bad_checksum", "max": 0},
+    ]
+    document = profile(load, measure="4s", transport=DPDK, thresholds=limits)
 
     def counted() -> dict[str, int]:
         done = lab.run("run", lab.write("p.json", document), prefix=far.at_near)
         assert done.trial.groups[0].total.messages_delivered > 100, done.text
         counters = done.trial.interfaces["a"]
+        judged = {one.metric.rpartition(".")[2]: one for one in done.result.thresholds}
+        for what, one in judged.items():
+            value = counters.get(what, 0)
+            holds = value >= one.bound if one.kind == "min" else value <= one.bound
+            assert (one.value, one.passed) == (value, holds), done.text
+        assert all(one.passed for one in judged.values()) or done.code in (90, 99), done.text
         again = counters["tcp_retransmitted"]
         assert (f"a: TCP sent {again:,} segments again" in done.text) == (again > 0)
         parts = [point.interfaces.get("a", {}) for point in done.trial.series]

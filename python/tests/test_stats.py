@@ -140,6 +140,7 @@ def test_merging_nothing() -> None:
         "a.stalls.longest",
         "a.stalls.waiting",
         "a.messages_sent.rate",
+        "a.port.tcp_retransmitted",
     ],
 )
 def test_metrics_read_and_show_alike(text: str) -> None:
@@ -167,6 +168,8 @@ def test_metrics_read_and_show_alike(text: str) -> None:
         "a.losses.noticeable.max",
         "a.stalls",
         "a.stalls.limit",
+        "a.port",
+        "a.port.tcp_retransmitted.rate",
     ],
 )
 def test_wrong_metrics(text: str) -> None:
@@ -187,6 +190,30 @@ def test_stalls_are_read_in_the_units_of_limits() -> None:
     assert (of("a.stalls.time"), of("a.stalls.longest")) == (3.5e9, 2.75e9)
     assert (of("a.stalls.share"), of("a.stalls.waiting"), of("b.stalls.share")) == (0.25, 0.5, None)
     assert GroupMetric.parse("a.stalls.time").unit == "ns"
+
+
+def test_counters_of_ports_are_judged_of_ports_alone() -> None:
+    stack = {"tx_packets": 9, "tcp_segments_sent": 8, "tcp_retransmitted": 2}
+    # of the fleet's hosts each has a port of that name
+    ports = {"h1:a": stack, "h2:a": stack | {"dropped_bad_checksum": 3}, "h1:b": {"rx_dropped": 1}}
+    one = TrialResult(run="r", groups=[GroupResult(name="a")], interfaces=ports)
+
+    def of(text: str) -> float | None:
+        return GroupMetric.parse(text).of(one)
+
+    assert (of("a.port.tcp_retransmitted"), of("a.port.dropped_bad_checksum")) == (4.0, 3.0)
+    # what a stack did not count is not told; without a stack nothing is known of it
+    assert (of("a.port.dropped_bad_ack"), of("b.port.tcp_retransmitted"), of("b.port.rx_dropped")) == (
+        0.0,
+        None,
+        1.0,
+    )
+    assert of("c.port.rx_dropped") is None
+    assert GroupMetric.parse("a.port.tcp_timeouts").smaller_is_better is True
+    assert GroupMetric.parse("a.port.tcp_segments_sent").smaller_is_better is None
+    alone = TrialResult(run="r", groups=[GroupResult(name="a")], interfaces={"a": stack})
+    judged = judge("leg", {"metric": "a.port.tcp_retransmitted", "max": 1}, [alone])
+    assert (judged.passed, judged.value) == (False, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,23 @@ fn too_few_queues(open: &OpenPort<'_>, workers: usize, at: &str) -> SetupError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    /// Thresholds name counters by a list of the profile's: it has all of them, and no other.
+    #[test]
+    fn thresholds_know_each_counter() {
+        let all = Counters {
+            segmented: 1,
+            icmp_errors_sent: 1,
+            icmp_errors_limited: 1,
+            drops: [1; DropReason::NAMES.len()],
+            ..Counters::default()
+        };
+        let interface = Interface { stack: counted(&all), ..Interface::default() };
+        let told = serde_json::to_value(interface).expect("JSON");
+        let told: BTreeSet<&str> = told.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(told, BTreeSet::from(profile::PORT_COUNTERS));
+    }
 
     #[test]
     fn what_a_stack_counted_has_names() {

@@ -42,7 +42,7 @@ pub use failover::{Failover, Server};
 pub use frame::Frame;
 pub use impairment::{DirectionTimeline, Impairment};
 pub use load::{load, load_resolved, read, read_value};
-pub use metric::{Metric, MetricKind, Stat};
+pub use metric::{Metric, MetricKind, PORT_COUNTERS, Stat};
 pub use model::models_where;
 pub use offered_load::{Arrival, Closed, DeviceStage, Load, Open, RateStage};
 pub use offload::{Offload, Offloads, Rule};
@@ -539,7 +539,7 @@ impl Default for Limits {
 pub struct Threshold {
     /// What is judged: `GROUP.delay.NAME.STAT` (min, mean, max, or a percentile like p50, p95, p99.9; nanoseconds),
     /// `GROUP.loss` (ratio), `GROUP.errors` or `GROUP.errors.KIND` (count), `GROUP.COUNTER` (count) or
-    /// `GROUP.COUNTER.rate` (per second), `GROUP.lateness.STAT`.
+    /// `GROUP.COUNTER.rate` (per second), `GROUP.lateness.STAT`, `PORT.port.COUNTER` of a DPDK port (count).
     pub metric: Metric,
     /// Largest value that passes: a number, or a quantity such as `"50ms"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! Names of results that thresholds and comparisons refer to.
 
 use protocol::meter::{Counts, Failure};
+use protocol::problem::closest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
@@ -132,6 +133,8 @@ pub enum MetricKind {
     Index(String),
     /// What the model measures that is no time: its name and which number of it.
     Value(String, Stat),
+    /// What a DPDK port and the stacks over it counted in the whole run: one of [`PORT_COUNTERS`].
+    Port(&'static str),
     /// A counter that every group has, as a count or per second of the measure phase.
     Counter {
         /// The counter's name.
@@ -153,11 +156,49 @@ const LOSS_SPREADS: [&str; 3] = ["length", "distance", "between"];
 /// devices that were in one when the measure phase ended.
 const STALLS: [&str; 4] = ["share", "time", "longest", "waiting"];
 
-/// `GROUP.what`, parsed.
+/// Counters of a DPDK port in a result, those of the stacks over it included.
+pub const PORT_COUNTERS: [&str; 34] = [
+    "rx_packets",
+    "rx_bytes",
+    "tx_packets",
+    "tx_bytes",
+    "rx_dropped",
+    "tx_dropped",
+    "rx_errors",
+    "tx_errors",
+    "tcp_segments_sent",
+    "tcp_retransmitted",
+    "tcp_timeouts",
+    "tcp_resets_sent",
+    "tcp_frames_segmented_by_port",
+    "icmp_errors_sent",
+    "icmp_errors_limited",
+    "dropped_other_host",
+    "dropped_not_for_us",
+    "dropped_malformed",
+    "dropped_bad_checksum",
+    "dropped_fragment",
+    "dropped_no_connection",
+    "dropped_old_timestamp",
+    "dropped_out_of_window",
+    "dropped_challenged",
+    "dropped_bad_ack",
+    "dropped_listener_full",
+    "dropped_foreign_icmp",
+    "dropped_reply_queue_full",
+    "dropped_socket_full",
+    "dropped_bad_source",
+    "dropped_not_copied",
+    "dropped_other_vlan",
+    "dropped_duplicate_address",
+    "dropped_routing_header",
+];
+
+/// `GROUP.what` or `PORT.port.COUNTER`, parsed.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "String")]
 pub struct Metric {
-    /// The group.
+    /// The group, or the port.
     pub group: String,
     /// What of it.
     pub kind: MetricKind,
@@ -229,6 +270,17 @@ impl FromStr for Metric {
             [group, "counts", name, "rate"] if is_name(name) => {
                 (group, MetricKind::Count { name: (*name).to_owned(), rate: true })
             }
+            [port, "port", name] => match PORT_COUNTERS.iter().find(|known| *known == name) {
+                Some(known) => (port, MetricKind::Port(known)),
+                None => {
+                    let near = closest(name, PORT_COUNTERS);
+                    let near = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+                    return Err(format!(
+                        "{name:?} in {text:?} is no counter of a port; use one of {}{near}",
+                        PORT_COUNTERS.join(", ")
+                    ));
+                }
+            },
             [group, "index", name] if is_name(name) => (group, MetricKind::Index((*name).to_owned())),
             [group, "value", name, s] if is_name(name) => {
                 (group, MetricKind::Value((*name).to_owned(), stat(s)?))
@@ -244,8 +296,8 @@ impl FromStr for Metric {
                     "{text:?} is not a metric; use GROUP.delay.NAME.STAT, GROUP.lateness.STAT, GROUP.loss, \
                      GROUP.losses.noticeable, GROUP.losses.{}.STAT, GROUP.ipdv.NAME.STAT, GROUP.reordering.{}, \
                      GROUP.reordering.{}.STAT, GROUP.stalls.{}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], \
-                     GROUP.index.NAME, GROUP.value.NAME.STAT or GROUP.COUNTER[.rate] with STAT {LISTED} (of delays pdv or jitter too) and \
-                     COUNTER one of {}",
+                     GROUP.index.NAME, GROUP.value.NAME.STAT, GROUP.COUNTER[.rate] or PORT.port.COUNTER with STAT {LISTED} (of delays \
+                     pdv or jitter too) and COUNTER of a group one of {}",
                     LOSS_SPREADS.join("|"),
                     ORDER_SHARES.join("|"),
                     ORDER_SPREADS.join("|"),
@@ -277,6 +329,7 @@ impl fmt::Display for Metric {
             MetricKind::Count { name, rate: true } => write!(f, "counts.{name}.rate"),
             MetricKind::Index(name) => write!(f, "index.{name}"),
             MetricKind::Value(name, s) => write!(f, "value.{name}.{s}"),
+            MetricKind::Port(name) => write!(f, "port.{name}"),
             MetricKind::Counter { name, rate: false } => f.write_str(name),
             MetricKind::Counter { name, rate: true } => write!(f, "{name}.rate"),
         }
@@ -336,6 +389,8 @@ mod tests {
             "a.counts.responses_5xx.rate",
             "a.index.server_errors",
             "a.value.mos.p5",
+            "a.port.tcp_retransmitted",
+            "a.port.dropped_bad_checksum",
         ] {
             assert_eq!(text.parse::<Metric>().expect(text).to_string(), text);
         }
@@ -374,6 +429,9 @@ mod tests {
             "a.index",
             "a.index.server_errors.rate",
             "a.value.mos",
+            "a.port",
+            "a.port.retransmitted",
+            "a.port.tcp_retransmitted.rate",
             "a.value.mos.pdv",
         ] {
             assert!(text.parse::<Metric>().is_err(), "{text}");
@@ -385,6 +443,13 @@ mod tests {
         let read = |text: &str| text.parse::<Metric>().expect(text);
         assert_eq!(read("a.delay.publish.p999"), read("a.delay.publish.p99.9"));
         assert_eq!(read("a.delay.publish.p99.90"), read("a.delay.publish.p99.9"));
+    }
+
+    #[test]
+    fn what_is_no_counter_of_a_port_is_told_which_there_are() {
+        let wrong = "a.port.tcp_retransmited".parse::<Metric>().expect_err("misspelt");
+        assert!(wrong.contains("did you mean \"tcp_retransmitted\"?"), "{wrong}");
+        assert!(wrong.contains("rx_packets") && wrong.contains("dropped_bad_checksum"), "{wrong}");
     }
 
     #[test]

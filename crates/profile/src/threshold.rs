@@ -4,7 +4,7 @@
 use crate::error::{BAD_REFERENCE, BAD_VALUE, CONFLICT, OUT_OF_RANGE};
 use crate::metric::{Metric, MetricKind};
 use crate::text::choices;
-use crate::{Bound, Error, Group, Profile, Threshold, model};
+use crate::{Bound, Error, Group, Profile, Threshold, Transport, model};
 use protocol::problem::closest;
 use protocol::unit::{Interval, Rate};
 
@@ -13,6 +13,7 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
     let key = format!("{at}.metric");
     let metric = &threshold.metric;
     match profile.groups.iter().find(|g| g.name == metric.group) {
+        _ if matches!(metric.kind, MetricKind::Port(_)) => add(check_port(profile, &metric.group, key)),
         None => {
             let names = || profile.groups.iter().map(|g| g.name.as_str());
             let fix = match closest(&metric.group, names()) {
@@ -66,6 +67,23 @@ pub(crate) fn check(profile: &Profile, threshold: &Threshold, at: &str, add: &mu
             "Use 0.5 to below 1, such as 0.95",
         )));
     }
+}
+
+/// A port that the profile does not have.
+fn check_port(profile: &Profile, port: &str, at: String) -> Option<Error> {
+    let Transport::Dpdk(dpdk) = &profile.transport else {
+        let what = format!("there is no port {port:?}: the transport is sockets");
+        return Some(Error::new(BAD_REFERENCE, at, what, "Use it with transport.dpdk, or leave it out"));
+    };
+    let names = || dpdk.ports.iter().map(|port| port.name.as_str());
+    if names().any(|name| name == port) {
+        return None;
+    }
+    let fix = match closest(port, names()) {
+        Some(near) => format!("Did you mean {near:?}?"),
+        None => format!("Use one of {}", choices(names())),
+    };
+    Some(Error::new(BAD_REFERENCE, at, format!("there is no port {port:?}"), fix))
 }
 
 /// What a metric names that the group's model does not have.

@@ -314,6 +314,8 @@ def name_of(metric: str) -> Msg | Data:
             return M("{group}: errors of any kind", group=Data(group))
         case [group, "errors", kind]:
             return M("{group}: errors of the kind {kind}", group=Data(group), kind=Data(plain(kind)))
+        case [port, "port", counter]:
+            return M("port {port}: {counter}", port=Data(port), counter=Data(plain(counter)))
         case [group, counter, "rate"]:
             return M("{group}: {counter} per second", group=Data(group), counter=Data(plain(counter)))
         case [group, counter]:

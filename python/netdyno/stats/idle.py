@@ -26,7 +26,8 @@ def judge(repetitions: Iterable[Repetition], profile: Mapping[str, Any]) -> None
 def reasons(trial: TrialResult, profile: Mapping[str, Any]) -> list[Reason]:
     """One for each group that has thresholds and of which nothing fell due."""
     specs = {str(spec.get("name")): spec for spec in profile.get("groups") or []}
-    judged = {GroupMetric.parse(str(one["metric"])).group for one in profile.get("thresholds") or []}
+    metrics = [GroupMetric.parse(str(one["metric"])) for one in profile.get("thresholds") or []]
+    judged = {metric.group for metric in metrics if metric.kind != "port"}
     return [
         Reason(code=IDLE, group=group.name, what=_words(group, trial), value=0.0, limit=1.0)
         for group in trial.groups

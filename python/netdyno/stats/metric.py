@@ -3,7 +3,7 @@
 The names are the profile's: `GROUP.delay.NAME.STAT`, `GROUP.lateness.STAT`, `GROUP.loss`,
 `GROUP.losses.noticeable`, `GROUP.losses.WHAT.STAT`, `GROUP.ipdv.NAME.STAT`, `GROUP.reordering.SHARE`,
 `GROUP.reordering.WHAT.STAT`, `GROUP.stalls.WHAT`, `GROUP.errors[.KIND]`, `GROUP.counts.NAME[.rate]`,
-`GROUP.index.NAME`, `GROUP.value.NAME.STAT`, `GROUP.COUNTER[.rate]`.
+`GROUP.index.NAME`, `GROUP.value.NAME.STAT`, `GROUP.COUNTER[.rate]`, and of DPDK ports `PORT.port.COUNTER`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,18 @@ LOSS_SPREADS = ("length", "distance", "between")
 STALLS = ("share", "time", "longest", "waiting")
 """Of waits for answers: share of the devices' time, that time, the longest, and who waits at the end."""
 
+PORT_LOAD = (
+    "rx_packets",
+    "rx_bytes",
+    "tx_packets",
+    "tx_bytes",
+    "tcp_segments_sent",
+    "tcp_frames_segmented_by_port",
+)
+"""Counters of a DPDK port of which neither more nor less is better."""
+STACK = "tcp_segments_sent"
+"""Counted by each port with a stack."""
+
 _NAME = re.compile(r"[a-z0-9_]+")
 
 
@@ -45,7 +57,8 @@ class GroupMetric:
     group: str
     kind: str
     """`delay`, `ipdv`, `lateness`, `loss`, `losses`, `reordering`, `stalls`, `errors`, `counts`, `index`,
-    `value`, `counter`; `measured`: what a workload measured by itself, which no group has."""
+    `value`, `counter`; `port`: `group` is a DPDK port; `measured`: what a workload measured by itself, which
+    no group has."""
     name: str = ""
     stat: str = ""
     said: MetricValue | None = field(default=None, compare=False)
@@ -79,6 +92,8 @@ class GroupMetric:
                 return cls(group, "counts", name)
             case [group, "counts", name, "rate"] if _NAME.fullmatch(name):
                 return cls(group, "counts", name, "rate")
+            case [port, "port", name] if _NAME.fullmatch(name):
+                return cls(port, "port", name)
             case [group, "index", name] if _NAME.fullmatch(name):
                 return cls(group, "index", name)
             case [group, "value", name, stat] if _NAME.fullmatch(name) and _is_stat(stat):
@@ -96,6 +111,8 @@ class GroupMetric:
             return {"lower": True, "higher": False}.get(self.said.better if self.said else "")
         if self.kind == "losses":
             return self.name not in ("distance", "between")
+        if self.kind == "port":
+            return None if self.name in PORT_LOAD else True
         if self.kind not in ("counter", "counts", "index", "value"):
             return True
         return {"less": True, "more": False}.get(self._better)
@@ -132,6 +149,8 @@ class GroupMetric:
         if self.kind == "measured":
             told = trial.metrics.get(self.name) if isinstance(trial, Repetition) else None
             return told.value if told else None
+        if self.kind == "port":
+            return self._of_port(trial)
         group = next((g for g in trial.groups if g.name == self.group), None)
         if group is None:
             return None
@@ -162,6 +181,13 @@ class GroupMetric:
                 return group.rates[self.name]
             return value / trial.phases.measure if trial.phases.measure else None
         return value
+
+    def _of_port(self, trial: TrialResult) -> float | None:
+        """Of the hosts of a fleet, which have a port of this name each, the sum."""
+        ports = [one for name, one in trial.interfaces.items() if name.rpartition(":")[2] == self.group]
+        # of what a stack counts besides its segments, zeros are left out
+        counts = [one.get(self.name, 0) for one in ports if self.name in one or STACK in one]
+        return float(sum(counts)) if counts else None
 
     @property
     def _is_distribution(self) -> bool:
@@ -213,8 +239,9 @@ def _unknown(text: str) -> Error:
         f"GROUP.losses.{'|'.join(LOSS_SPREADS)}.STAT, GROUP.ipdv.NAME.STAT, "
         f"GROUP.reordering.{'|'.join(ORDER_SHARES)}, GROUP.reordering.{'|'.join(ORDER_SPREADS)}.STAT, "
         f"GROUP.stalls.{'|'.join(STALLS)}, GROUP.errors[.KIND], GROUP.counts.NAME[.rate], "
-        f"GROUP.index.NAME, GROUP.value.NAME.STAT or GROUP.COUNTER[.rate] with STAT {percentile.LISTED} "
-        f"(of delays pdv or jitter too) and COUNTER one of {', '.join(COUNTERS)}",
+        f"GROUP.index.NAME, GROUP.value.NAME.STAT, GROUP.COUNTER[.rate] or PORT.port.COUNTER with STAT "
+        f"{percentile.LISTED} (of delays pdv or jitter too) and COUNTER of a group one of "
+        f"{', '.join(COUNTERS)}",
     )
 
 

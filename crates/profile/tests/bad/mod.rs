@@ -222,6 +222,27 @@ fn each_fault_is_named_with_its_place_and_a_remedy() {
             "thresholds[0].metric",
             "GROUP",
         ),
+        (
+            "a port over sockets",
+            g("/thresholds/0/metric", json!("sensors.port.rx_dropped")),
+            "ND-104-06",
+            "thresholds[0].metric",
+            "the transport is sockets",
+        ),
+        (
+            "no such port",
+            with(dpdk(), "/thresholds", json!([{"metric": "s.port.rx_dropped", "max": 0}])),
+            "ND-104-06",
+            "thresholds[0].metric",
+            "Use one of a, b",
+        ),
+        (
+            "no such counter of a port",
+            with(dpdk(), "/thresholds", json!([{"metric": "a.port.retransmitted", "max": 0}])),
+            "ND-104-04",
+            "thresholds[0].metric",
+            "tcp_retransmitted",
+        ),
         ("no bound", g("/thresholds/0/max", Value::Null), "ND-104-07", "thresholds[0]", "max or min"),
         (
             "a share as a time",
