@@ -38,6 +38,40 @@ def test_denied_ports_that_no_class_proves_are_named() -> None:
     assert said.startswith("fw denies udp/23: not tested"), "a class of TCP says nothing of UDP"
 
 
+def test_where_replies_without_the_dscp_of_a_class_go() -> None:
+    def of(**matches: dict[str, Any]) -> list[str]:
+        classes = {name: {"match": match, "chain": ["fw"]} for name, match in matches.items()}
+        return reach.unmarked(checked(firewall(**classes), "x"))
+
+    start = "voice: replies without DSCP 46, as ordinary servers send them, "
+    web, dns = {"protocol": "tcp", "port": 80}, {"protocol": "udp", "port": 53}
+    assert of(voice={"dscp": 46}) == [f"{start}take the path of default"]
+    assert of(voice={"dscp": 46}, web=web) == [
+        f"{start}are in the class of their port; others take the path of default"
+    ]
+    assert of(voice=web | {"dscp": 46}, dns=dns, web=web) == [f"{start}take the path of web"]
+    assert of(voice=web | {"dscp": 46}, dns=dns) == [f"{start}take the path of default"]
+    assert of(voice=web | {"dscp": 46}, rest={"dscp": 0}) == [f"{start}take the path of rest"]
+    assert of(voice={"protocol": "udp", "dscp": 46}, web=web) == [f"{start}take the path of default"]
+    assert of(web=web, rest={"dscp": 0}) == [], "replies without a mark have DSCP 0"
+    telnet = TELNET | {"match": TELNET["match"] | {"dscp": 46}, "blocked_by": None}
+    (said,) = reach.unmarked(checked(firewall("tcp/23", marked=telnet, telnet=TELNET), "x"))
+    assert said.endswith("are dropped, as those of telnet are")
+
+
+def test_show_and_verify_say_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    plain = firewall(voice={"match": {"dscp": 46}, "chain": ["fw"]})
+    assert reach.unproven(checked(plain, "x")) == [
+        f"{one}: not tested" for one in reach.unmarked(checked(plain, "x"))
+    ]
+    file = tmp_path / "chain.yaml"
+    file.write_text(json.dumps(plain))
+    assert call(["chain", "show", str(file)]) == 0
+    assert "voice: replies without DSCP 46" in capfd.readouterr().out
+    assert call(["chain", "show", str(file), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["notes"] == reach.unmarked(checked(plain, "x"))
+
+
 def test_workloads_of_iperf3_say_their_ports() -> None:
     assert WORKLOADS["iperf3-tcp"].needs_ports == (("tcp", 5201),)
     assert WORKLOADS["iperf3-udp"].needs_ports == (("tcp", 5201), ("udp", 5201))

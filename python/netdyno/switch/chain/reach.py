@@ -1,4 +1,4 @@
-"""Whether ports of a workload pass a chain, before its first trial; denied ports that no class proves."""
+"""Whether ports of a workload pass a chain, before its first trial; what no class proves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.lab.workload import WORKLOADS
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.spec import Chain
+from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
 from netdyno.switch.chain.talk import free_port
 from netdyno.switch.chain.vnf import KINDS
@@ -42,7 +42,8 @@ def probe_ports(lab: ChainLab, workload: str, name: str) -> None:
 
 
 def unproven(chain: Chain) -> list[str]:
-    """Ports that functions deny and no class proves to be blocked, a line for each function."""
+    """Ports that functions deny and no class proves to be blocked, and replies of classes by DSCP without it:
+    a line for each."""
     said = []
     for name, one in chain.vnfs.items():
         proven = {
@@ -55,6 +56,29 @@ def unproven(chain: Chain) -> list[str]:
                 f"{name} denies {', '.join(others)}: not tested, as no class with blocked_by: {name} has it; "
                 f"traffic of the default class was tested at port {free_port(chain)} only"
             )
+    return [*said, *(f"{one}: not tested" for one in unmarked(chain))]
+
+
+def unmarked(chain: Chain) -> list[str]:
+    """Of each class by DSCP, what becomes of replies that do not have it, a line for each."""
+    said = []
+    without = {name: one for name, one in chain.classes.items() if not one.match.dscp}
+    for name, one in chain.classes.items():
+        if not one.match.dscp or one.blocked_by:
+            continue
+        match = one.match
+        near = {of: other.match for of, other in without.items()
+                if None in (match.protocol, other.match.protocol)
+                or match.protocol == other.match.protocol}  # fmt: skip
+        sure = [of for of, other in near.items()
+                if other.protocol in (None, match.protocol) and other.port in (None, match.port)]  # fmt: skip
+        first = next(iter(sure), REST)
+        path = f"take the path of {first}"
+        if first in without and without[first].blocked_by:
+            path = f"are dropped, as those of {first} are"
+        if match.port is None and any(other.port for other in near.values()):
+            path = f"are in the class of their port; others {path}"
+        said.append(f"{name}: replies without DSCP {match.dscp}, as ordinary servers send them, {path}")
     return said
 
 

@@ -105,7 +105,7 @@ class TrafficClass(Config):
     """Traffic with a path of its own."""
 
     match: Match
-    """Its packets, from the client; replies are matched by the same port."""
+    """Its packets, from the client; replies are matched by the same port and DSCP."""
     chain: list[str]
     """Functions that it passes, in order."""
     blocked_by: str | None = None

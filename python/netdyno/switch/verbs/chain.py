@@ -21,7 +21,7 @@ from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.effect import probe_paths
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import mutants
-from netdyno.switch.chain.reach import unproven
+from netdyno.switch.chain.reach import unmarked, unproven
 from netdyno.switch.chain.sight import TUNNEL
 from netdyno.switch.chain.spec import Chain, checked, load
 from netdyno.switch.chain.underlay import TunnelReport
@@ -97,10 +97,15 @@ def show(file: ChainFile, tunnel: TunnelText = None, ipv6: WithIpv6 = False, as_
              "priority": one.flow.priority}
             for one in rules
         ]  # fmt: skip
-        console.document({"paths": {name: path_text(chain, name) for name in chain.paths()}, "rules": listed})
+        console.document({
+            "paths": {name: path_text(chain, name) for name in chain.paths()}, "rules": listed,
+            "notes": unmarked(chain),
+        })  # fmt: skip
         return
     for name in chain.paths():
         console.line(f"{name}: {path_text(chain, name)}")
+    for said in unmarked(chain):
+        console.line(said)
     rows = [
         (name, one.kind, str(one.replicas), one.on_failure or "–",
          *(", ".join(of[name] for of in side if name in of) or "–"
