@@ -132,6 +132,7 @@ export function open(root, context) {
 
   function live() {
     if (!now) return html`<p class="none">${tr({ t: "Setting up…" })}</p>`;
+    // hosts of a fleet begin together a moment after they were told: until then there is no phase, and nothing to pause
     const paused = now.state === "paused";
     const share = now.duration ? Math.min(1, now.elapsed / now.duration) : 0;
     return html`
@@ -148,7 +149,7 @@ export function open(root, context) {
                 ? nothing
                 : paused
                 ? html`<button type="button" class="press" ?disabled=${asking} @click=${() => act("resume")}>${tr({ t: "Resume" })}</button>`
-                : html`<button type="button" class="press" ?disabled=${asking || now.state !== "running"} @click=${() => act("pause")}>${tr({ t: "Pause" })}</button>`}
+                : html`<button type="button" class="press" ?disabled=${asking || now.state !== "running" || !now.phase} @click=${() => act("pause")}>${tr({ t: "Pause" })}</button>`}
               <button type="button" class="press" ?disabled=${asking} @click=${() => act("stop")}>${tr({ t: "Stop" })}</button>
             </p>
             ${now.daemon && now.groups.length ? rates() : nothing}`
@@ -204,7 +205,7 @@ export function open(root, context) {
         : html`<input type="hidden" name="group" value=${now.groups[0]?.name ?? ""}>`}
       <label>${tr({ t: "Rate" })} <input id="rate" name="rate" required size="10" placeholder=${tr({ t: "like {rate}", a: { rate: "200/s" } })} autocomplete="off" spellcheck="false"></label>
       <label>${tr({ t: "of" })} <select name="of"><option value="">${tr({ t: "the whole group" })}</option><option value="flow">${tr({ t: "each flow" })}</option></select></label>
-      <button class="press small" ?disabled=${asking || !now.groups.length || !["running", "paused"].includes(now.state)}>${tr({ t: "Change the rate" })}</button>
+      <button class="press small" ?disabled=${asking || !now.phase || !now.groups.length || !["running", "paused"].includes(now.state)}>${tr({ t: "Change the rate" })}</button>
       ${changed ? html`<span class="hint">${tr(rateChanged())}</span>` : nothing}
     </form>`;
 
