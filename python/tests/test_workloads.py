@@ -194,6 +194,7 @@ def test_what_a_long_path_still_carries_is_not_lost(
     assert seen.metrics["delay_p50"] > 2900
     if name == "rfc2544":
         assert seen.counters["rate"] == 50, "the rate at which it begins holds"
+        assert seen.counters["at_most"] == 1
 
 
 def test_a_burst_that_comes_late_is_not_lost() -> None:

@@ -534,11 +534,12 @@ def dropped(counters: Mapping[str, float]) -> float | None:
 
 def missing(counters: Mapping[str, float]) -> dict[str, float]:
     """Packets that an end of the bench sent and the other did not receive, by direction; nothing where no
-    packets of ends were counted."""
+    packets of ends were counted. What a switch sends of its own is no loss below zero."""
     if not any(name in counters for ends in WAYS.values() for name in ends):
         return {}
     return {
-        way: counters.get(sent, 0.0) - counters.get(received, 0.0) for way, (sent, received) in WAYS.items()
+        way: max(0.0, counters.get(sent, 0.0) - counters.get(received, 0.0))
+        for way, (sent, received) in WAYS.items()
     }
 
 

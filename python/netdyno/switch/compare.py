@@ -14,6 +14,7 @@ from netdyno.experiment.arms import Arm, Contrast, MeasuredArms
 from netdyno.experiment.record import TrialRecord
 from netdyno.experiment.study import Study
 from netdyno.lab.dut.base import DutSite
+from netdyno.lab.workload.stream import AT_MOST
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting, Value
 from netdyno.switch import conditions
@@ -193,6 +194,7 @@ def trial_document(seen: Observation) -> dict[str, Any]:
     return {
         "valid": seen.valid, "why": seen.why, "seconds": seen.seconds,
         "series": {k: list(v) for k, v in seen.series.items()},
+        "at_most": bool(seen.counters.get(AT_MOST)),
         "cpu": used, "dropped": dropped(seen.counters), "missing": missing(seen.counters),
         "reasons": {k.removeprefix(REASON): v for k, v in seen.counters.items() if k.startswith(REASON)},
     }  # fmt: skip

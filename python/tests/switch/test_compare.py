@@ -28,7 +28,7 @@ from netdyno.lab.sockets import parse_packet_sockets
 from netdyno.lab.workload import WORKLOADS
 from netdyno.lab.workload.base import WorkloadResult
 from netdyno.report.studies import render
-from netdyno.report.text import Data
+from netdyno.report.text import Data, Msg
 from netdyno.stats.comparison import Verdict
 from netdyno.stats.observation import Metric, Observation, Setting
 from netdyno.switch import bench, compare, shares, trial
@@ -37,7 +37,7 @@ from netdyno.switch.compare import ComparisonRequest
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.driver.base import Wiring
 from netdyno.switch.pages import comparison
-from netdyno.switch.verbs.compare import Progress, lost, show_arms
+from netdyno.switch.verbs.compare import Progress, ceiling, lost, show_arms
 from netdyno.system import namespace
 from netdyno.system.journal import journal
 
@@ -440,12 +440,31 @@ def test_packets_that_did_not_arrive_are_counted_between_the_ends() -> None:
     }  # fmt: skip
     assert bench.missing(counters) == {"client → server": 26, "server → client": 0}
     assert bench.missing({"switch.cpu": 1.0}) == {}
+    # multicast that a bridge sends of its own is no loss below zero, and makes up for none
+    more = {"dev.eth0.tx_packets": 5.0, "server/dev.eth0.rx_packets": 20.0, "dev.eth0.rx_packets": 2.0,
+            "server/dev.eth0.tx_packets": 5.0}  # fmt: skip
+    assert bench.missing(more) == {"client → server": 0, "server → client": 3}
     assert lost([Observation({}, {}, {**counters, "switch.dropped": 26.0})]) == (
         "26 sent and not received, 26 dropped by the switch"
     )
 
 
 @root
+def test_a_search_that_held_the_highest_rate_tried_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    trials = [Observation({}, {"throughput": 1.0}, {"at_most": held}, seconds=1.0) for held in (1.0, 0.0)]
+    assert ceiling(trials) == (
+        "in 1 of 2 trials the highest rate that was tried holds, and higher ones may: raise --set most="
+    )
+    assert ceiling(trials[1:]) == ""
+    documents = [compare.trial_document(one) for one in trials]
+    arm = {"name": "tc", "version": "tc", "about": "", "trials": documents, "metrics": {}}
+    page = comparison.table({"arms": [arm], "contrasts": []})
+    note = page.rows[0][2].note
+    assert isinstance(note, Msg) and note.plain() == "1 reached the highest rate that was tried"
+    show_arms(arms.MeasuredArms([arms.Arm("tc", {})], [trials]), [], RATE, "x", 2)
+    assert "tc: in 1 of 2 trials" in capsys.readouterr().out
+
+
 def test_open_vswitch_counts_what_its_packet_sockets_lost() -> None:
     """What did not arrive between the hosts is what the switch says that it dropped."""
     if why := DRIVERS["ovs-netdev"].missing():

@@ -256,7 +256,7 @@ class MqttOpen(Core):
 
 def phases(seconds: float, warmup: float = WARMUP, drain: float = DRAIN) -> dict[str, str]:
     """Of a profile."""
-    return {"warmup": f"{warmup:.3f}s", "measure": f"{seconds}s", "drain": f"{drain:.3f}s"}
+    return {"warmup": f"{round(warmup, 3)}s", "measure": f"{seconds}s", "drain": f"{round(drain, 3)}s"}
 
 
 def result_of_trial(trial: TrialResult, delay: str) -> WorkloadResult:

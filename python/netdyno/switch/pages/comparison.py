@@ -146,7 +146,7 @@ def table(found: Mapping[str, Any]) -> Table:
         made.add(
             data(one["name"]),
             data(one["version"]),
-            number(str(len(valid)), len(valid)),
+            number(str(len(valid)), len(valid), note=_ceiling(valid)),
             *cells,
             number(units.percent(variation), variation) if variation is not None else _none(),
             number(units.percent(cpu), cpu) if cpu else _none(),
@@ -156,6 +156,12 @@ def table(found: Mapping[str, Any]) -> Table:
             number(units.significant(mean(gone), 4), mean(gone)) if gone else _none(),
         )
     return made
+
+
+def _ceiling(trials: Sequence[Mapping[str, Any]]) -> Msg | None:
+    """That a search for the highest rate ended where it began."""
+    count = sum(bool(t.get("at_most")) for t in trials)
+    return M("{n} reached the highest rate that was tried", n=str(count)) if count else None
 
 
 def _reasons(trials: Sequence[Mapping[str, Any]]) -> Data | None:

@@ -24,6 +24,7 @@ from netdyno.experiment.record import measured_at
 from netdyno.experiment.study import Study
 from netdyno.lab import impairment
 from netdyno.lab.topology import need_root
+from netdyno.lab.workload.stream import AT_MOST
 from netdyno.stats.comparison import Finding, Verdict
 from netdyno.stats.estimate import mean, sd
 from netdyno.stats.observation import Metric, Observation
@@ -293,6 +294,8 @@ def show_arms(
     for place, arm in enumerate(found.arms):
         if told := lost(found.valid(place)):
             console.out().print(f"{arm.name}, packets of a trial: {told}", markup=False)
+        if told := ceiling(found.valid(place)):
+            console.out().print(f"{arm.name}: {told}", markup=False)
     if judged:
         lines = [row(one, f, found.arms) for one in judged for f in one.comparison.findings]
         heads = ("compared", "metric", "change", "interval", "p (Holm)", "")
@@ -302,6 +305,13 @@ def show_arms(
         console.table(heads, lines, said, right=heads[2:5])
     for what, count in found.again.items():
         console.out().print(f"{count} trials measured again: {what}", markup=False)
+
+
+def ceiling(seen: Sequence[Observation]) -> str:
+    """That a search for the highest rate ended where it began; empty: it did not."""
+    count = sum(bool(one.counters.get(AT_MOST)) for one in seen)
+    what = "the highest rate that was tried holds, and higher ones may: raise --set most="
+    return f"in {count} of {len(seen)} trials {what}" if count else ""
 
 
 def lost(seen: Sequence[Observation]) -> str:
