@@ -61,16 +61,7 @@ class ChainBench:
         load, through = workload(self.spec), _ChainForwarder(lab, passed, self.guests)
         with contextlib.ExitStack() as stack:
             return trial.run(
-                load,
-                site,
-                lab.network,
-                spaces,
-                through,
-                setting,
-                seed,
-                path_seed,
-                stack,
-                started,
+                load, site, lab.network, spaces, through, setting, seed, path_seed, stack, started
             )
 
 

@@ -9,7 +9,7 @@ from netdyno.switch.chain import layout, transit
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import FRAGMENT, Fault
-from netdyno.switch.chain.steering import CLIENT, SERVER, expected, of_version
+from netdyno.switch.chain.steering import CLIENT, expected, of_version
 from netdyno.switch.chain.talk import ANSWER, FAMILIES, Talk, set_dscp
 from netdyno.switch.tunnel import SWITCH
 from netdyno.system import namespace
@@ -27,7 +27,6 @@ def passed(lab: ChainLab, captures: Captures, traffic: str, talk: Talk) -> Fault
     _send(lab, talk)
     captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
     hosts = {step.port.host for step in expected(of_version(lab.rules, talk.version), traffic, "forward")}
-    hosts = hosts - {SERVER} if one.blocked_by else hosts
     for key in [known for known in captures.sent_by(CLIENT) if known[0] == FRAGMENT]:
         for seen in sorted(captures.of(key), key=lambda s: s.at):
             if not seen.sends and seen.port.host not in hosts:
