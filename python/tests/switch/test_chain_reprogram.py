@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from netdyno.cli.app import call
-from netdyno.switch.chain import steering
+from netdyno.switch.chain import connections, reprogram, steering
 from netdyno.switch.chain.bench import shortened
 from netdyno.switch.chain.connections import Datagrams
 from netdyno.switch.chain.lab import ChainLab
@@ -76,3 +79,42 @@ def test_a_loss_is_counted() -> None:
         lab.program([])
         found = talking.finish()
     assert found.lost == 2 < found.sent
+
+
+@root
+def test_echoes_over_a_long_path_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round trip is longer than what a local one is given."""
+    if why := DRIVERS["ovs-netdev"].missing():
+        pytest.skip(why)
+    monkeypatch.setattr(connections, "GONE", 0.1)
+    way = {"delay": {"constant": "230ms"}}
+    with ChainLab(CHAIN, {"client": {"a_to_b": way, "b_to_a": way}}) as lab:
+        talking = Datagrams(lab, free_port(CHAIN), count=2)
+        time.sleep(1)
+        found = talking.finish()
+    assert found.sent and not found.lost and found.longest > 0.46
+
+
+def test_old_rules_stay_while_packets_may_be_in_transit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packet between two old rules matches none for as long as its path takes."""
+    begin, now, programmed = 100.0, 100.0, list[tuple[float, int]]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def matched() -> dict[int, int]:
+        # a packet meets an old rule as it leaves, and another 0.4 s later
+        return {OLD + 1: 1 + (now > begin + 0.4)}
+
+    def program(rules: list[Any]) -> None:
+        programmed.append((now - begin, len(rules)))
+
+    lab: Any = SimpleNamespace(
+        switches=["a"], flow_packets=matched, transit=0.5, program=program, vnfs={},
+        network=SimpleNamespace(described=list),
+    )  # fmt: skip
+    monkeypatch.setattr(reprogram, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    _, drained = reprogram.change(lab, steering.rules(CHAIN), [])
+    assert drained and [count for _, count in programmed] == [4, 0]
+    assert programmed[-1][0] > 0.9, "it was met at 0.4 s, and may be on its way for another 0.5 s"

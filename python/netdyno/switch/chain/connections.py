@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from netdyno.switch.chain import layout
+from netdyno.switch.chain import layout, transit
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.steering import CLIENT, SERVER
 from netdyno.system import namespace
@@ -106,13 +106,13 @@ class DatagramReport:
 
     sent: int
     lost: int
-    """Without an echo within `GONE`."""
+    """Without an echo within `GONE` and the time that packets take."""
     longest: float
     """Longest time until an echo, seconds."""
 
 
 GONE = 3.0
-"""Seconds after which a datagram without an echo is lost."""
+"""Seconds after which a datagram without an echo is lost, beyond the time that packets take."""
 
 
 class Datagrams:
@@ -126,6 +126,8 @@ class Datagrams:
         self._server = namespace.inside(server, _datagram_socket)
         self._server.bind(("", port))
         self._clients = [namespace.inside(client, _datagram_socket) for _ in range(count)]
+        for one in self._clients:
+            one.settimeout(GONE + transit.awaited(lab))
         self._echo = threading.Thread(target=self._answer)
         self._threads = [threading.Thread(target=self._talk, args=(one,)) for one in self._clients]
         for thread in (self._echo, *self._threads):
@@ -167,6 +169,4 @@ class Datagrams:
 
 
 def _datagram_socket() -> socket.socket:
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    made.settimeout(GONE)
-    return made
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import steering
+from netdyno.switch.chain import steering, transit
 from netdyno.switch.chain import verify as verifying
 from netdyno.switch.chain.bench import lengths, shortened
 from netdyno.switch.chain.connections import DatagramReport, Datagrams
@@ -26,9 +26,10 @@ from netdyno.switch.chain.verify import Verification
 OLD = 1 << 32
 """Added to the cookies of old rules that stay for a while, so that their packets are counted apart."""
 QUIET = 0.1
-"""Seconds in which old rules must match nothing before they are removed."""
+"""Seconds in which old rules must match nothing before they are removed, beyond the time that a packet is
+between two of them."""
 PATIENCE = 10.0
-"""Seconds after which they are removed in any case."""
+"""Seconds after which they are removed in any case, beyond the time that packets take."""
 UNDISTURBED = 0.2
 """Seconds between two changes."""
 
@@ -88,16 +89,17 @@ def before(old: Sequence[Rule], new: Sequence[Rule]) -> list[Rule]:
 
 def change(lab: ChainLab, old: Sequence[Rule], new: Sequence[Rule]) -> tuple[float, bool]:
     """From one set of rules to another in two steps; how long it took, and whether old rules were drained."""
-    began = time.monotonic()
+    began, quiet = time.monotonic(), QUIET + (lab.transit or 0.0)
+    until = began + PATIENCE + transit.awaited(lab)
     if len(lab.switches) > 1:
         lab.program(before(old, new))
     lab.program(between(old, new))
     counts, since, drained = _old_packets(lab), time.monotonic(), False
-    while not drained and time.monotonic() < began + PATIENCE:
+    while not drained and time.monotonic() < until:
         time.sleep(QUIET / 4)
         if (now := _old_packets(lab)) != counts:
             counts, since = now, time.monotonic()
-        drained = time.monotonic() - since >= QUIET
+        drained = time.monotonic() - since >= quiet
     lab.program(new)
     return time.monotonic() - began, drained
 
