@@ -197,6 +197,18 @@ def test_what_a_long_path_still_carries_is_not_lost(
         assert seen.counters["at_most"] == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("iperf3-tcp", {"seconds": 1.5}), ("iperf3-tcp", {"omit": 0.4}), ("iperf3-udp", {"seconds": 0.5})],
+)
+def test_iperf3_takes_whole_seconds(name: str, options: dict[str, Any]) -> None:
+    """It would run for another time than the label says."""
+    with pytest.raises(Error, match="ND-104-24") as caught:
+        WORKLOADS[name](options)
+    assert f"workload.{name}: {next(iter(options))}" in caught.value.at
+    assert WORKLOADS[name]({"seconds": 2.0}).options.seconds == 2
+
+
 def test_a_burst_that_comes_late_is_not_lost() -> None:
     """A busy machine may deliver nothing for longer than the reader is patient; what was lost is lost."""
     with socket.socket(type=socket.SOCK_DGRAM) as reader, socket.socket(type=socket.SOCK_DGRAM) as sender:

@@ -42,14 +42,14 @@ GRACE = 30.0
 class TcpOptions(Settings):
     """Settings of bulk TCP."""
 
-    seconds: float = Field(default=5, gt=0, le=3600)
-    """How long it sends."""
+    seconds: int = Field(default=5, ge=1, le=3600)
+    """How long it sends: whole seconds, as iperf3 takes them."""
     streams: int = Field(default=1, ge=1, le=128)
     """Connections at once."""
     length: str = Field(default="128K", pattern=r"^[0-9]+[KM]?$")
     """Bytes of each write."""
-    omit: float = Field(default=0, ge=0, le=60)
-    """Seconds at the beginning that do not count: slow start."""
+    omit: int = Field(default=0, ge=0, le=60)
+    """Whole seconds at the beginning that do not count: slow start."""
     congestion: str = Field(default="", pattern=r"^[a-z0-9_-]{0,15}$")
     """Congestion control of both ends (-C), like `cubic`; default: the kernel's."""
     window: str = Field(default="", pattern=r"^([0-9]+[KM]?)?$")
@@ -71,8 +71,8 @@ class TcpOptions(Settings):
 class UdpOptions(Settings):
     """Settings of UDP at a rate."""
 
-    seconds: float = Field(default=5, gt=0, le=3600)
-    """How long it sends."""
+    seconds: int = Field(default=5, ge=1, le=3600)
+    """How long it sends: whole seconds, as iperf3 takes them."""
     streams: int = Field(default=1, ge=1, le=128)
     """Streams at once."""
     rate: str = Field(default="50M", pattern=r"^[0-9.]+[KMG]?$")
@@ -114,7 +114,7 @@ class _Iperf3(Workload):
         o = self.options
         command = [
             site.program("iperf3", "iperf3"), "-c", site.address, "-p", str(PORT), "-J",
-            "-t", f"{max(1, round(o.seconds))}", "-P", str(o.streams), "-l", str(o.length), *more,
+            "-t", str(o.seconds), "-P", str(o.streams), "-l", str(o.length), *more,
         ]  # fmt: skip
         text = run_generator(site, command, o.seconds + getattr(o, "omit", 0) + GRACE)
         return document(text)
@@ -134,7 +134,7 @@ class Iperf3Tcp(_Iperf3):
     def run(self, site: Site, seed: int) -> WorkloadResult:
         """Send, and look at the sender's connections shortly before the end."""
         o = self.options
-        more = ["-O", f"{round(o.omit)}"] if o.omit else []
+        more = ["-O", str(o.omit)] if o.omit else []
         for flag, value in (("-C", o.congestion), ("-w", o.window), ("-M", o.mss)):
             more += [flag, str(value)] if value else []
         more += ["-R"] * o.reverse + ["--bidir"] * o.bidirectional
