@@ -85,3 +85,11 @@ def test_texts_name_the_switches_that_can(monkeypatch: pytest.MonkeyPatch) -> No
     assert checked({**shared, "switch": "own"}, "x").switch == "own"
     made = Own(DutSite("s", "", None), {}, Wiring(("p0",), learning=False))
     assert made.wiring.ports == ("p0",) and not made.wiring.learning
+
+
+def test_a_kind_that_is_misspelt_is_guessed() -> None:
+    with pytest.raises(Error, match="did you mean 'bridge'") as wrong:
+        of("brige", {})
+    assert wrong.value.at == "x: vnfs.f.kind"
+    with pytest.raises(Error, match="is not known; there are bridge"):
+        of("zzz", {})

@@ -56,7 +56,9 @@ class Function(Config):
     @classmethod
     def _kind(cls, value: str) -> str:
         if value not in KINDS:
-            raise ValueError(f"the kind {value[:80]!r} is not known; there are {', '.join(KINDS)}")
+            near = difflib.get_close_matches(value, KINDS, 1)
+            guess = f"did you mean {near[0]!r}? There" if near else "there"
+            raise ValueError(f"the kind {value[:80]!r} is not known; {guess} are {', '.join(KINDS)}")
         return value
 
 

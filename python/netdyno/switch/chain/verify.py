@@ -206,7 +206,10 @@ def _verify(
         lab.transit = transit.longest(captures, courses)
     if dead := lab.dead():
         raise Error(
-            "ND-91-41", f"a part of the chain ended: {dead}", at="chain", fix="See its log in the folder"
+            "ND-91-41",
+            f"a part of the chain ended: {dead}",
+            at="chain",
+            fix="Its last words are above; `netdyno chain up` holds the chain, to look",
         )
     after = lab.flow_packets()
     moved = {cookie: count - before.get(cookie, 0) for cookie, count in after.items()}

@@ -226,7 +226,7 @@ class Embedded(Replaceable):
                 if process.exited() is not None or time.monotonic() > until:
                     why = process.ending() or f"it does not answer within {PATIENCE:g} s"
                     what = f"etcd does not start ({why}): {process.tail(2) or 'no log'}"
-                    raise Error("ND-92-62", what, at="controller", fix="Its log is in the run's folder")
+                    raise Error("ND-92-62", what, at="controller", fix="Its last words are above")
                 time.sleep(0.02)
 
     def _ready(self) -> bool:
@@ -241,7 +241,7 @@ class Embedded(Replaceable):
             for name, one in self._nodes.items():
                 if one.exited() is not None:
                     said = f"the controller {name} does not start ({one.ending()}): {one.tail(2) or 'no log'}"
-                    raise Error("ND-92-62", said, at="controller", fix="Its log is in the run's folder")
+                    raise Error("ND-92-62", said, at="controller", fix="Its last words are above")
             if ready():
                 return
             if time.monotonic() > until:
@@ -250,7 +250,7 @@ class Embedded(Replaceable):
                     "no reason is known",
                 )
                 said = f"the controller {what} within {PATIENCE:g} s: {why}"
-                raise Error("ND-92-62", said, at="controller", fix="Its log is in the run's folder")
+                raise Error("ND-92-62", said, at="controller", fix="Its last words are above")
             time.sleep(0.01)
 
     def _socket(self, name: str) -> Path:
@@ -273,4 +273,4 @@ class Embedded(Replaceable):
 
     @staticmethod
     def _failed(what: str) -> Error:
-        return Error("ND-91-42", what, at="controller", fix="Its log is in the run's folder")
+        return Error("ND-91-42", what, at="controller", fix="Its last words are above")

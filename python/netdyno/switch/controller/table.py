@@ -15,7 +15,7 @@ _COOKIE = re.compile(r"\bcookie=0x([0-9a-f]+)")
 _AGE = re.compile(r"\bduration=([0-9.]+)s")
 _PORT = re.compile(r"\bin_port=\"?([0-9]+)\"?")
 _ACTIONS = re.compile(r" actions=(\S+)")
-FIX = "Its log is in the run's folder"
+FIX = "Look whether it runs, and what its log says"
 
 
 class TableEntry(NamedTuple):

@@ -35,7 +35,7 @@ class Dpi(Vnf):
 
     def report(self) -> str:
         """Protocols that it detected."""
-        return self._found
+        return f"protocols of the packets that it got copies of: {self._found}" if self._found else ""
 
     def _read(self) -> str:
         text = "\n".join(last_lines(self.site.folder / f"vnf-{self.site.name}.log", 1 << 18))
