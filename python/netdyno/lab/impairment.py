@@ -7,7 +7,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from netdyno.errors import Error
 from netdyno.units import SIZE, TIME, seconds
@@ -40,6 +42,21 @@ def changed(spec: Mapping[str, Any], ways: Mapping[str, Mapping[str, str]]) -> d
         if said:
             made[way] = _way(made.get(way) or {}, said)
     return made
+
+
+def parsed(value: Any) -> Any:
+    """A path of a file: words as in `netdyno impair`, such as `delay=20ms,loss=1%`, are of both ways; the
+    name of a preset and a description stay as they are. Raises ValueError."""
+    if not isinstance(value, str) or "=" not in value:
+        return value
+    try:
+        return changed({}, dict.fromkeys(WAYS, words(value, "path")))
+    except Error as e:
+        raise ValueError(f"{e.what}. {e.fix}") from None
+
+
+PathSpec = Annotated[str | dict[str, Any], BeforeValidator(parsed)]
+"""How a link treats packets: the name of a preset, words, or a description of each way."""
 
 
 def draws(*parts: Any) -> int:

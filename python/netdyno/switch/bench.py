@@ -65,7 +65,7 @@ class Spec(Config):
     """Name of the workload."""
     options: dict[str, Any] = Field(default_factory=dict)
     """Of the workload."""
-    path: str | dict[str, Any] | None = None
+    path: impairment.PathSpec | None = None
     """How the link of the client treats packets, as in `netdyno impair`; default: a plain cable."""
     segments: bool = False
     """Whether switches that can carry them get segments of TCP up to 64 KB; else all get frames of the

@@ -69,7 +69,7 @@ class Tunnel(Config):
     """Whether the underlay is IPv6; default: IPv4."""
     wireguard: bool = False
     """Whether gateways between the switches encrypt the underlay by WireGuard (wireguard-go)."""
-    path: str | dict[str, Any] | None = None
+    path: impairment.PathSpec | None = None
     """How the underlay treats packets, as in `netdyno impair`; default: a plain cable."""
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,17 @@ from sampled import points
 
 from netdyno.cli.app import call
 from netdyno.errors import Error
+from netdyno.lab import impairment
 from netdyno.switch import tunnel
+from netdyno.switch.bench import Spec
 from netdyno.switch.chain import layout, steering, underlay
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.mutate import Mutant, mutants
 from netdyno.switch.chain.sight import TUNNEL
 from netdyno.switch.chain.spec import checked
 from netdyno.switch.chain.verify import verify
+from netdyno.switch.chain.vnf import KINDS
+from netdyno.switch.chain.vnf.base import VnfSite
 from netdyno.switch.driver import DRIVERS
 from netdyno.switch.tunnel import Line, LineEnd, Outer, unwrapped
 from netdyno.switch.wireguard import SOCKETS, is_wireguard
@@ -324,3 +329,24 @@ def test_hosts_that_send_too_much_are_told(needs_ovs: None, capfd: pytest.Captur
     assert "up to 1,458 bytes" in said and "mtu=1542" in said
     assert call(["switch", "compare", "ovs-netdev", "linux-bridge", "--tunnel", "gre"]) == 104
     assert "linux-bridge has no tunnels" in capfd.readouterr().err
+
+
+def test_a_path_in_a_file_is_words_or_a_preset() -> None:
+    """As with `--path`: of a tunnel, of a wide-area path and of the bench."""
+    way = {"delay": "200ms", "loss": "1%"}
+    both = impairment.changed({}, {"a_to_b": way, "b_to_a": way})
+    said = "delay=200ms,loss=1%"
+    vnfs = {"fw": {"kind": "bridge"}}
+    paths = {"a": {"path": said}, "b": {"path": "geo"}}
+    chain = checked({"vnfs": vnfs, "chain": ["fw"], "wan": {"paths": paths}}, "x")
+    assert chain.wan is not None
+    assert [one.path for one in chain.wan.paths.values()] == [both, "geo"]
+    tunneled = checked({"vnfs": vnfs, "chain": ["fw"], "tunnel": {"kind": "vxlan", "path": said}}, "x").tunnel
+    assert tunneled is not None and tunneled.path == both
+    assert (
+        Spec(workload="stream", path=said).path == both and Spec(workload="stream", path="lte").path == "lte"
+    )
+    with pytest.raises(Error, match="says nothing of a way"):
+        checked({"vnfs": vnfs, "chain": ["fw"], "tunnel": {"kind": "vxlan", "path": "speed=1"}}, "x")
+    with pytest.raises(Error, match="presets are for paths of links"):
+        KINDS["impair"](VnfSite("sat", "", Path()), {"path": "geo"})

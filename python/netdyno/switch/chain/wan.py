@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
 from netdyno.config import Config
+from netdyno.lab import impairment
 from netdyno.switch.tunnel import HOST_MTU, Line, Tunnel
 from netdyno.units import TIME
 
@@ -19,7 +19,7 @@ _SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 class WanPath(Config):
     """A path between the client's switch and the server's."""
 
-    path: str | dict[str, Any] = Field(default_factory=dict)
+    path: impairment.PathSpec = Field(default_factory=dict)
     """How it treats packets, as in `netdyno impair`, or a preset; default: as a cable."""
     mtu: int = Field(default=HOST_MTU, ge=700, le=9000)
     """Largest packet on it, bytes; with a tunnel, that of the tunnel counts."""

@@ -152,6 +152,8 @@ class ImpairOptions(Settings):
     @field_validator("path")
     @classmethod
     def _path(cls, value: str) -> str:
+        if "=" not in value:
+            raise ValueError("a function takes words like delay=40ms,loss=1%; presets are for paths of links")
         try:
             _impaired(value)
         except Error as e:
