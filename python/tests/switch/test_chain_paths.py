@@ -371,6 +371,8 @@ def test_both_paths_are_proved_and_wrong_rules_of_the_policy_named(lab: ChainLab
             found = verify(lab)
             assert found.good, found.first_fault
             for one in found.directions:
+                if one.refused:
+                    continue
                 on = {step.line for step in one.steps if step.line}
                 assert on == {"a, VXLAN 9" if by[one.traffic] == "a" else "b"}
         every = [one for one in mutants(lab.rules, lab.chain.lines()) if one.name.startswith("by the path")]

@@ -317,4 +317,4 @@ def test_the_first_of_two_classes_that_match_counts() -> None:
     with ChainLab(checked(plain, "x")) as lab:
         found = verify(lab)
     assert found.good, found.first_fault
-    assert {one.traffic for one in found.directions} == {"marked", "dns", "default"}
+    assert {one.traffic for one in found.directions} == {"marked", "dns", "default", "two VLAN tags"}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from netdyno.switch.chain import layout
+from netdyno.switch.chain import layout, transit
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import Fault, Key, Sighting, key
@@ -18,8 +18,6 @@ from netdyno.switch.chain.steering import CLIENT, SERVER, TAG_TYPES, TWO_TAGS, D
 from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, free_port, port_of
 from netdyno.system import namespace
 
-_QUIET = 0.3
-"""Seconds after which no packet is in transit."""
 _ROUNDS = 3
 """Of a chain whose description asks for changed packets, so many rounds must agree."""
 _OTHER = 30_000
@@ -80,7 +78,7 @@ def _round(lab: ChainLab, captures: Captures, rules: Sequence[Rule]) -> list[Ref
     until = time.monotonic() + ANSWER
     while not all(captures.of(one.key) for one in sent) and time.monotonic() < until:
         time.sleep(0.01)
-    captures.quiet(_QUIET, ANSWER)
+    captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
     by: dict[tuple[str, Direction, str], list[_Sent]] = {}
     for one in sent:
         by.setdefault((one.rule.traffic, one.rule.direction, one.protocol), []).append(one)

@@ -44,15 +44,18 @@ def await_other(made: OvsDaemon, end: LineEnd) -> None:
     Raises Error that says what is missing.
     """
     until, answered = time.monotonic() + PATIENCE, False
-    while time.monotonic() < until:
-        answered = answered or namespace.inside(made.namespace, lambda: _answers(end.remote))
-        known = made.appctl("tnl/neigh/show") if answered else ""
-        if re.search(rf"^{re.escape(end.gateway or end.remote)}\s", known, re.MULTILINE):
-            return
-        if answered:
-            time.sleep(0.02)
-            # the switch learns from answers, and a kernel that was asked first does not ask itself
-            namespace.inside(made.namespace, lambda: _asked_again(end.line.bridge, end.gateway or end.remote))
+    neighbour = end.gateway or end.remote
+    # over a long path, the answer to a datagram comes after the next were sent: one socket hears all
+    with namespace.inside(made.namespace, lambda: _datagrams(end.remote)) as probe:
+        while time.monotonic() < until:
+            answered = answered or _answers(probe, end.remote)
+            known = made.appctl("tnl/neigh/show") if answered else ""
+            if re.search(rf"^{re.escape(neighbour)}\s", known, re.MULTILINE):
+                return
+            if answered:
+                time.sleep(0.02)
+                # the switch learns from answers, and a kernel that was asked first does not ask itself
+                namespace.inside(made.namespace, lambda: _asked_again(end.line.bridge, neighbour))
     what = (
         f"the other end of the tunnel, {end.remote}, does not answer over the underlay within {PATIENCE:g} s"
     )
@@ -97,18 +100,22 @@ def _asked_again(bridge: str, neighbour: str) -> None:
         index = work.link_lookup(ifname=bridge)[0]
         with contextlib.suppress(NetlinkError):
             work.neigh("del", dst=neighbour, ifindex=index)
-    _answers(neighbour)
+    with _datagrams(neighbour) as probe:
+        _answers(probe, neighbour)
 
 
-def _answers(remote: str) -> bool:
-    """Whether a datagram to a port where nobody listens is refused there."""
-    family = socket.AF_INET6 if ":" in remote else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.settimeout(0.3)
-        try:
-            probe.connect((remote, DISCARD))
-            probe.send(b"")
-            probe.recv(1)
-        except OSError as e:
-            return e.errno == errno.ECONNREFUSED
+def _datagrams(remote: str) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in remote else socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(0.3)
+    return made
+
+
+def _answers(probe: socket.socket, remote: str) -> bool:
+    """Whether a datagram to a port where nobody listens is refused there, this one or one before."""
+    try:
+        probe.connect((remote, DISCARD))
+        probe.send(b"")
+        probe.recv(1)
+    except OSError as e:
+        return e.errno == errno.ECONNREFUSED
     return False
