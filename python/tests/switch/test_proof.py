@@ -11,19 +11,22 @@ import pytest
 
 from netdyno.errors import Error
 from netdyno.switch.chain import proof as proofs
+from netdyno.switch.chain import steering, verify
 from netdyno.switch.chain.connections import ConnectionReport, DatagramReport
 from netdyno.switch.chain.failover import FailoverReport
 from netdyno.switch.chain.liveness import LivenessEvent
 from netdyno.switch.chain.reprogram import ReprogramReport
 from netdyno.switch.chain.reroute import RerouteReport
 from netdyno.switch.chain.sight import Fault
-from netdyno.switch.chain.steering import Port, Step
+from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.steering import DIRECTIONS, Port, Rule, Step
 from netdyno.switch.chain.takeover import TakeoverReport
 from netdyno.switch.chain.underlay import TunnelReport
 from netdyno.switch.chain.verify import DirectionResult, Verification
 from netdyno.switch.controller.foreign import Listed
 
 GOOD = Verification([], 0.1, {})
+RULE = steering.rules(checked({"vnfs": {"fw": {"kind": "bridge"}}, "chain": ["fw"]}, "x"))[0]
 PATH = [Step(Port("client", "eth0"), True)]
 FLOW = Listed(0x77, 60_000, "p0", ("tcp", "tp_dst=80"), "output:p1", 3)
 MTU = Fault("packets of more than 1,400 bytes are lost", host="tunnel")
@@ -82,3 +85,36 @@ def test_a_proof_that_fails_ends_what_needs_it(monkeypatch: pytest.MonkeyPatch) 
 def test_a_datagram_that_is_lost_while_rules_change_is_told() -> None:
     lost = ReprogramReport([], DatagramReport(90, 2, 0.1), GOOD)
     assert lost.lost == "2 of 90 datagrams were lost" == lost.document()["lost"]
+
+
+@pytest.mark.parametrize(
+    ("missed", "what", "named"),
+    [
+        (Fault("the server never receives it", rule=RULE), "in other headers", RULE),
+        (None, "in other headers", None),
+        (Fault("the server receives it twice", rule=RULE, excess=True), "twice", RULE),
+    ],
+)
+def test_a_packet_in_wrong_headers_names_the_rule_behind_which_it_is_missed(
+    missed: Fault | None, what: str, named: Rule | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule that sent it so lost it for those who follow the packet; one too many is a fault of its own."""
+    stray = Fault("fw.in receives a packet in other headers", host="switch", leak=True)
+
+    def followed(*given: Any) -> DirectionResult:
+        direction = given[5]
+        return DirectionResult("x", direction, "udp", PATH, 1, missed if direction == "forward" else None)
+
+    for name in ("described", "quiet", "awaited"):
+        monkeypatch.setattr(verify.transit, name, lambda _: 0.0)
+    monkeypatch.setattr(verify, "directions", lambda *_: DIRECTIONS)
+    monkeypatch.setattr(verify, "made", lambda *_: {"forward": stray})
+    monkeypatch.setattr(verify, "_followed", followed)
+    lab: Any = SimpleNamespace(rules=[], transit=0.0)
+    captures: Any = SimpleNamespace(clear=lambda: None, quiet=lambda *_: None, exact=True)
+    talk: Any = SimpleNamespace(
+        version=4, answered=True, relays=(), run=lambda _: None, protocol="arp", failed=None
+    )
+    forward, reverse = verify._rounds(lab, captures, {}, "x", talk, 1, None)
+    assert forward.fault and what in str(forward.fault) and forward.fault.rule is named
+    assert reverse.good
