@@ -120,6 +120,7 @@ impl Group {
                     open,
                     plan.factor,
                     (worker, workers),
+                    &group.turns,
                     seed,
                     Arc::clone(&group.arrivals),
                 ));
@@ -133,7 +134,12 @@ impl Group {
                 }
             }
             Load::Closed(closed) => {
-                this.crowd = Some(ClosedLoop::new(closed, slots.len() as u32, group.devices));
+                this.crowd = Some(ClosedLoop::new(
+                    closed,
+                    (slots.len() as u32, group.devices),
+                    (worker, workers),
+                    &group.turns,
+                ));
                 this.flow_interval = closed.flow_interval.0;
                 this.flows_each = closed.flows;
             }

@@ -5,6 +5,7 @@ use protocol::fine_time::{self, FRACTION};
 use protocol::pacer::{Gaps, Pacer, RateOverTime};
 use protocol::rate_timeline::RateTimeline;
 use protocol::time::Time;
+use protocol::turns::Turns;
 use std::sync::Arc;
 
 /// A piecewise linear quantity over time: `(at, value)` corners, constant after the last.
@@ -103,26 +104,29 @@ pub struct OpenLoop {
 }
 
 impl OpenLoop {
-    /// Arrivals at `1/workers` of the rate; workers' constant arrivals interleave. `timeline`: how the rate is changed while the
-    /// run goes on.
+    /// Arrivals at `1/workers` of the rate; constant arrivals of workers, and of the machines of `turns`, interleave.
+    /// `timeline`: how the rate is changed while the run goes on.
     pub fn new(
         open: &Open,
         factor: f64,
         (worker, workers): (usize, usize),
+        turns: &Turns,
         seed: u64,
         timeline: Arc<RateTimeline>,
     ) -> Self {
         let share = factor / workers as f64;
         let stages = open.stages.iter().map(|s| (s.over.0.as_secs_f64(), s.rate.0 * share));
         let course = PiecewiseLinear::new(open.rate.0 * share, stages);
+        let turns = Arc::new(turns.clone().of_worker(worker, workers));
         let gaps = match open.arrival {
-            Arrival::Constant => Gaps::Constant,
+            Arrival::Constant if turns.is_alone() => Gaps::Constant,
+            Arrival::Constant => Gaps::Turns(Arc::clone(&turns)),
             Arrival::Poisson => Gaps::Poisson,
             Arrival::Uniform => Gaps::Uniform,
         };
         let mut pacer = Pacer::new(course, &gaps, seed.wrapping_add(worker as u64));
         match open.arrival {
-            Arrival::Constant => pacer.advance_by((worker as f64 + 0.5) / workers as f64),
+            Arrival::Constant => pacer.advance_by(turns.moment(0)),
             Arrival::Poisson | Arrival::Uniform => pacer.advance(),
         }
         Self { pacer, timeline }
@@ -151,11 +155,24 @@ impl OpenLoop {
 pub struct ClosedLoop {
     course: PiecewiseLinear,
     devices: u32,
+    /// Whose turn it is to begin.
+    turns: Turns,
+    /// What a moment of these turns is on the course: a load factor changes the number of devices, and not the turns.
+    scale: f64,
 }
 
+/// What a course may be short of a device by rounding.
+const SHORT: f64 = 1e-9;
+
 impl ClosedLoop {
-    /// `devices` of this worker out of `group` in all.
-    pub fn new(closed: &Closed, devices: u32, group: u32) -> Self {
+    /// `devices` of this worker out of `group` in all of this machine. Those of all workers, and of the machines of `turns`,
+    /// come alive in turn.
+    pub fn new(
+        closed: &Closed,
+        (devices, group): (u32, u32),
+        (worker, workers): (usize, usize),
+        turns: &Turns,
+    ) -> Self {
         let share = f64::from(devices) / f64::from(group.max(1));
         let course = if closed.stages.is_empty() {
             PiecewiseLinear::new(0.0, [(closed.ramp.0.as_secs_f64(), f64::from(devices))].into_iter())
@@ -163,13 +180,30 @@ impl ClosedLoop {
             let stages = closed.stages.iter();
             PiecewiseLinear::new(0.0, stages.map(|s| (s.over.0.as_secs_f64(), f64::from(s.devices) * share)))
         };
-        Self { course, devices }
+        let scale = share * workers.max(1) as f64;
+        Self { course, devices, turns: turns.clone().of_worker(worker, workers), scale }
+    }
+
+    /// Where on the course device `i` of this worker comes alive.
+    fn begin(&self, i: u32) -> f64 {
+        self.turns.moment(i.into()) * self.scale
     }
 
     /// How many may be at work at `now`.
     pub fn size(&self, now: Time) -> u32 {
-        // rounded so that a ramp's first device starts half a step in, and its last before the end
-        (self.course.value(now.0 as f64 / 1e9).round() as u32).min(self.devices)
+        let value = self.course.value(now.0 as f64 / 1e9) + SHORT;
+        if value >= f64::from(self.devices) {
+            return self.devices;
+        }
+        // device `i` begins about there
+        let mut size = value as u32;
+        while size > 0 && self.begin(size - 1) > value {
+            size -= 1;
+        }
+        while size < self.devices && self.begin(size) <= value {
+            size += 1;
+        }
+        size
     }
 
     /// When the size may next differ from that at `now`: worth a look again then.
@@ -179,10 +213,15 @@ impl ClosedLoop {
         match self.course.0.get(next) {
             None => Time::NEVER,
             Some((t1, v1)) => {
-                let v0 = self.course.value(t);
-                let slope = (v1 - v0).abs() / (t1 - t);
-                // half a device further, or the next corner, but not more often than each millisecond
-                let step = if slope > 0.0 { (0.5 / slope).max(1e-3) } else { f64::INFINITY };
+                let (v0, size) = (self.course.value(t), self.size(now));
+                let slope = (v1 - v0) / (t1 - t);
+                let way = match slope {
+                    _ if slope > 0.0 && size < self.devices => self.begin(size) - v0,
+                    _ if slope < 0.0 && size > 0 => self.begin(size - 1) - v0,
+                    _ => f64::INFINITY,
+                };
+                // the next device, or the next corner, but not more often than each millisecond
+                let step = if way.is_finite() { (way / slope).max(1e-3) } else { f64::INFINITY };
                 Time(((t + step).min(*t1) * 1e9).ceil() as u64)
             }
         }
@@ -200,6 +239,18 @@ mod tests {
         Open { rate: Rate(rate), arrival, stages: vec![], max_flows: 0 }
     }
 
+    fn alone() -> Turns {
+        Turns::new(1, &[], &[])
+    }
+
+    /// The turns of machines with so many devices.
+    fn machines(devices: &[u32]) -> Vec<Turns> {
+        let some = |part: &[u32]| part.iter().map(|d| (*d, 1)).collect::<Vec<_>>();
+        (0..devices.len())
+            .map(|i| Turns::new(devices[i], &some(&devices[..i]), &some(&devices[i + 1..])))
+            .collect()
+    }
+
     fn until(a: &mut OpenLoop, end: f64) -> Vec<f64> {
         let mut times = vec![];
         while a.next() < Time((end * 1e9) as u64) {
@@ -210,8 +261,10 @@ mod tests {
 
     #[test]
     fn constant_arrivals_are_evenly_spaced() {
-        let times =
-            until(&mut OpenLoop::new(&open(1000.0, Arrival::Constant), 1.0, (0, 1), 1, Arc::default()), 2.0);
+        let times = until(
+            &mut OpenLoop::new(&open(1000.0, Arrival::Constant), 1.0, (0, 1), &alone(), 1, Arc::default()),
+            2.0,
+        );
         assert_eq!(times.len(), 2000);
         assert!(times.windows(2).all(|w| (w[1] - w[0] - 0.001).abs() < 1e-8));
     }
@@ -221,7 +274,14 @@ mod tests {
         let mut all: Vec<f64> = (0..4)
             .flat_map(|w| {
                 until(
-                    &mut OpenLoop::new(&open(100.0, Arrival::Constant), 1.0, (w, 4), 1, Arc::default()),
+                    &mut OpenLoop::new(
+                        &open(100.0, Arrival::Constant),
+                        1.0,
+                        (w, 4),
+                        &alone(),
+                        1,
+                        Arc::default(),
+                    ),
                     1.0,
                 )
             })
@@ -232,10 +292,43 @@ mod tests {
     }
 
     #[test]
+    fn machines_that_share_a_rate_interleave_as_one() {
+        for devices in [&[2, 2, 2][..], &[4, 3, 3], &[7, 2, 1], &[1, 5]] {
+            let total: u32 = devices.iter().sum();
+            let changed = |at: f64| if at < 2.0 { at * 20.0 } else { 40.0 + (at - 2.0) * 60.0 };
+            let mut all: Vec<f64> = machines(devices)
+                .iter()
+                .zip(devices)
+                .flat_map(|(turns, own)| {
+                    let rate = 20.0 * f64::from(*own) / f64::from(total);
+                    (0..2).flat_map(move |worker| {
+                        let open = open(rate, Arrival::Constant);
+                        let timeline = Arc::new(RateTimeline::new(20.0));
+                        assert!(timeline.change_to(Time(2_000_000_000), 3.0));
+                        let make = || OpenLoop::new(&open, 1.0, (worker, 2), turns, 1, Arc::clone(&timeline));
+                        let pending = make().pending(Time(4_000_000_000));
+                        let times = until(&mut make(), 4.0);
+                        assert_eq!(pending, times.len() as u64);
+                        times
+                    })
+                })
+                .collect();
+            all.sort_by(f64::total_cmp);
+            assert_eq!(all.len(), 160, "{devices:?}");
+            for (i, at) in all.iter().enumerate() {
+                assert!((changed(*at) - i as f64 - 0.5).abs() < 1e-5, "{devices:?}: {i} at {at}");
+            }
+        }
+    }
+
+    #[test]
     fn random_arrivals_keep_the_mean_rate() {
         for arrival in [Arrival::Poisson, Arrival::Uniform] {
-            let n = until(&mut OpenLoop::new(&open(10_000.0, arrival), 1.0, (0, 1), 7, Arc::default()), 10.0)
-                .len();
+            let n = until(
+                &mut OpenLoop::new(&open(10_000.0, arrival), 1.0, (0, 1), &alone(), 7, Arc::default()),
+                10.0,
+            )
+            .len();
             // five standard deviations of a Poisson count
             assert!((n as f64 - 100_000.0).abs() < 5.0 * 316.0, "{arrival:?}: {n}");
         }
@@ -243,8 +336,10 @@ mod tests {
 
     #[test]
     fn poisson_gaps_vary_as_they_should() {
-        let times =
-            until(&mut OpenLoop::new(&open(1000.0, Arrival::Poisson), 1.0, (0, 1), 3, Arc::default()), 100.0);
+        let times = until(
+            &mut OpenLoop::new(&open(1000.0, Arrival::Poisson), 1.0, (0, 1), &alone(), 3, Arc::default()),
+            100.0,
+        );
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let var = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -258,7 +353,7 @@ mod tests {
             RateStage { over: Interval::secs(0), rate: Rate(0.0) },
         ];
         let ramp = Open { stages, ..open(0.0, Arrival::Constant) };
-        let times = until(&mut OpenLoop::new(&ramp, 1.0, (0, 1), 1, Arc::default()), 60.0);
+        let times = until(&mut OpenLoop::new(&ramp, 1.0, (0, 1), &alone(), 1, Arc::default()), 60.0);
         assert_eq!(times.len(), 500);
         assert_eq!(times.iter().filter(|t| **t < 5.0).count(), 125);
     }
@@ -266,7 +361,7 @@ mod tests {
     #[test]
     fn a_rate_of_zero_never_comes() {
         assert_eq!(
-            OpenLoop::new(&open(0.0, Arrival::Constant), 1.0, (0, 1), 1, Arc::default()).next(),
+            OpenLoop::new(&open(0.0, Arrival::Constant), 1.0, (0, 1), &alone(), 1, Arc::default()).next(),
             Time::NEVER
         );
     }
@@ -279,7 +374,7 @@ mod tests {
             RateStage { over: Interval::secs(0), rate: Rate(1e9) },
         ];
         let late = Open { stages, ..open(0.0, Arrival::Constant) };
-        let mut arrivals = OpenLoop::new(&late, 1.0, (0, 1), 1, Arc::default());
+        let mut arrivals = OpenLoop::new(&late, 1.0, (0, 1), &alone(), 1, Arc::default());
         let first = arrivals.pop();
         assert!((first.0 as f64 / 1e9 - year).abs() < 1e-6, "{first}");
         for n in 1..10_000 {
@@ -293,7 +388,7 @@ mod tests {
         let stages = vec![RateStage { over: Interval::secs(2), rate: Rate(4_000.0) }];
         let times = |arrival, worker| {
             let open = Open { stages: stages.clone(), ..open(300.0, arrival) };
-            let mut arrivals = OpenLoop::new(&open, 1.5, (worker, 3), 42, Arc::default());
+            let mut arrivals = OpenLoop::new(&open, 1.5, (worker, 3), &alone(), 42, Arc::default());
             let times: Vec<u64> = (0..5000).map(|_| arrivals.pop().0).collect();
             [times[0], times[1], times[2], times[999], times[4999]]
         };
@@ -312,7 +407,7 @@ mod tests {
         for arrival in [Arrival::Constant, Arrival::Poisson, Arrival::Uniform] {
             let open = Open { stages: stages.clone(), ..open(100.0, arrival) };
             for end in [0.0, 0.003, 0.5, 1.0, 2.0, 7.5] {
-                let mut arrivals = OpenLoop::new(&open, 1.0, (0, 1), 5, Arc::default());
+                let mut arrivals = OpenLoop::new(&open, 1.0, (0, 1), &alone(), 5, Arc::default());
                 let _first = arrivals.pop();
                 let pending = arrivals.pending(Time((end * 1e9) as u64));
                 let popped = until(&mut arrivals, end).len() as u64;
@@ -326,7 +421,7 @@ mod tests {
             }
         }
         // a load far beyond reach is counted in no time
-        let flood = OpenLoop::new(&open(1e9, Arrival::Poisson), 1.0, (0, 1), 1, Arc::default());
+        let flood = OpenLoop::new(&open(1e9, Arrival::Poisson), 1.0, (0, 1), &alone(), 1, Arc::default());
         let pending = flood.pending(Time(3_600_000_000_000));
         assert!(pending.abs_diff(3_600_000_000_000) < 10_000_000, "{pending}");
     }
@@ -336,7 +431,7 @@ mod tests {
         for arrival in [Arrival::Constant, Arrival::Poisson] {
             let timeline = Arc::new(RateTimeline::new(1000.0));
             let make = |timeline: &Arc<RateTimeline>| {
-                OpenLoop::new(&open(1000.0, arrival), 1.0, (0, 2), 3, Arc::clone(timeline))
+                OpenLoop::new(&open(1000.0, arrival), 1.0, (0, 2), &alone(), 3, Arc::clone(timeline))
             };
             let mut changed = make(&timeline);
             let before = until(&mut make(&timeline), 1.0);
@@ -363,12 +458,12 @@ mod tests {
     #[test]
     fn a_closed_loop_follows_its_ramp() {
         let closed = Closed { ramp: Interval::secs(10), ..Closed::default() };
-        let devices = ClosedLoop::new(&closed, 100, 100);
+        let devices = ClosedLoop::new(&closed, (100, 100), (0, 1), &alone());
         assert_eq!(devices.size(Time(0)), 0);
         assert_eq!(devices.size(Time(5_000_000_000)), 50);
         assert_eq!(devices.size(Time(10_000_000_000)), 100);
         assert_eq!(devices.next_change(Time(11_000_000_000)), Time::NEVER);
-        let at_once = ClosedLoop::new(&Closed::default(), 100, 100);
+        let at_once = ClosedLoop::new(&Closed::default(), (100, 100), (0, 1), &alone());
         assert_eq!(at_once.size(Time(0)), 100);
     }
 
@@ -376,15 +471,44 @@ mod tests {
     fn a_closed_loop_can_shrink_again() {
         let stage = |over, devices| DeviceStage { over: Interval::secs(over), devices };
         let closed = Closed { stages: vec![stage(1, 10), stage(1, 10), stage(1, 2)], ..Closed::default() };
-        let devices = ClosedLoop::new(&closed, 5, 10);
+        let devices = ClosedLoop::new(&closed, (5, 10), (0, 2), &alone());
         assert_eq!([1.0, 2.0, 3.0, 9.0].map(|t| devices.size(Time((t * 1e9) as u64))), [5, 5, 1, 1]);
+    }
+
+    #[test]
+    fn devices_of_workers_and_machines_come_alive_one_by_one() {
+        let closed = Closed { ramp: Interval::secs(1), ..Closed::default() };
+        for devices in [&[2, 2, 2][..], &[4, 3, 3], &[5, 1]] {
+            let total: u32 = devices.iter().sum();
+            let mut begun: Vec<f64> = vec![];
+            for (turns, own) in machines(devices).iter().zip(devices) {
+                for worker in 0..2u32 {
+                    let mine = (own + 1 - worker) / 2;
+                    let shape = ClosedLoop::new(&closed, (mine, *own), (worker as usize, 2), turns);
+                    let (mut now, mut size) = (Time::ZERO, 0);
+                    while now != Time::NEVER {
+                        let more = shape.size(now) - size;
+                        begun.extend((0..more).map(|_| now.0 as f64 / 1e9));
+                        size += more;
+                        now = shape.next_change(now);
+                    }
+                    assert_eq!(size, mine);
+                }
+            }
+            begun.sort_by(f64::total_cmp);
+            assert_eq!(begun.len(), total as usize);
+            for (i, at) in begun.iter().enumerate() {
+                let due = (i as f64 + 0.5) / f64::from(total);
+                assert!((at - due).abs() < 1e-6, "{devices:?}: {i} at {at}, due {due}");
+            }
+        }
     }
 
     proptest! {
         #[test]
         fn changes_are_looked_at_in_time(ramp in 1u64..100, devices in 1u32..5000) {
             let closed = Closed { ramp: Interval::secs(ramp), ..Closed::default() };
-            let shape = ClosedLoop::new(&closed, devices, devices);
+            let shape = ClosedLoop::new(&closed, (devices, devices), (0, 1), &alone());
             let mut now = Time::ZERO;
             let mut looks = 0u32;
             while shape.next_change(now) != Time::NEVER {

@@ -61,10 +61,27 @@ pub fn check(profile: &Profile, factor: f64) -> Vec<Error> {
             let fix = format!("Use 0 to {FIRST_DEVICE}");
             errors.push(Error::new(OUT_OF_RANGE, format!("{at}.first_device"), what, fix));
         }
+        errors.extend(turns(group, &at));
         errors.extend(flows(group, factor, &at));
         errors.extend(messages(group, &at));
     }
     errors
+}
+
+/// Turns with other hosts.
+fn turns(group: &Group, at: &str) -> Option<Error> {
+    let turns = group.turns.as_ref()?;
+    let others = turns.before.iter().chain(&turns.after);
+    let all = others.map(|(devices, hosts)| u128::from(*devices) * u128::from(*hosts)).sum::<u128>();
+    let (key, what) = match turns.own {
+        0 => ("own", "a host without devices has no turn".to_owned()),
+        own if all + u128::from(own) > FIRST_DEVICE.into() => {
+            ("before", format!("{} devices on all hosts are too many", all + u128::from(own)))
+        }
+        _ => return None,
+    };
+    let fix = format!("Use 1 to {FIRST_DEVICE} on all hosts together, or leave `turns` out");
+    Some(Error::new(OUT_OF_RANGE, format!("{at}.turns.{key}"), what, fix))
 }
 
 /// What all groups together take of the memory.

@@ -44,7 +44,7 @@ pub use impairment::{DirectionTimeline, Impairment};
 pub use load::{load, load_resolved, read, read_value};
 pub use metric::{Metric, MetricKind, PORT_COUNTERS, Stat};
 pub use model::models_where;
-pub use offered_load::{Arrival, Closed, DeviceStage, Load, Open, RateStage};
+pub use offered_load::{Arrival, Closed, DeviceStage, Load, Open, RateStage, Turns};
 pub use offload::{Offload, Offloads, Rule};
 pub use placement::check_worker;
 pub use resolve::Resolve;
@@ -174,6 +174,10 @@ pub struct Group {
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 4_000_000_000u32))]
     pub first_device: u32,
+    /// Which other hosts share the group: constant arrivals and devices of a ramp come in turn with theirs. A fleet sets it.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
     /// When flows begin. Default: closed loop, every device starts again when it is done.
     #[serde(default)]
     pub load: Load,

@@ -8,6 +8,35 @@ use serde::{Deserialize, Serialize};
 /// Most stages of a load.
 const STAGES: usize = 10_000;
 
+/// Most numbers of devices that hosts of a fleet differ in.
+const SIZES: usize = 10_000;
+
+/// How a group is shared with other hosts of a fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Turns {
+    /// Devices of the group on this host, before a load factor.
+    #[schemars(range(min = 1))]
+    pub own: u32,
+    /// How many devices how many other hosts have that come before this one in the fleet: `[[2, 3]]` is three hosts with two
+    /// each. Default: none.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, SIZES>"
+    )]
+    #[schemars(length(max = 10000))]
+    pub before: Vec<(u32, u32)>,
+    /// The same of those behind it. Default: none.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "bounded::list::<_, _, SIZES>"
+    )]
+    #[schemars(length(max = 10000))]
+    pub after: Vec<(u32, u32)>,
+}
+
 /// When flows begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

@@ -33,6 +33,7 @@ pub mod template;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
+pub mod turns;
 pub mod unit;
 pub mod variation;
 

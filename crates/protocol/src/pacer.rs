@@ -3,6 +3,7 @@
 
 use crate::fine_time::{self, of_ns};
 use crate::time::Time;
+use crate::turns::Turns;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 pub enum Gaps {
     /// All alike.
     Constant,
+    /// All alike over several machines, of whose events these are ours.
+    Turns(Arc<Turns>),
     /// Exponentially, around the same mean: a Poisson process.
     Poisson,
     /// Evenly, between nothing and twice the mean.
@@ -24,6 +27,7 @@ pub enum Gaps {
 #[derive(Debug, Clone)]
 enum Spread {
     Constant,
+    Turns { turns: Arc<Turns>, next: u64 },
     Poisson(SmallRng),
     Uniform(SmallRng),
     Given { gaps: Arc<[u64]>, next: usize },
@@ -109,6 +113,7 @@ impl<R: RateOverTime> Pacer<R> {
     pub fn new(rate: R, gaps: &Gaps, seed: u64) -> Self {
         let spread = match gaps {
             Gaps::Constant => Spread::Constant,
+            Gaps::Turns(turns) => Spread::Turns { turns: turns.clone(), next: 0 },
             Gaps::Poisson => Spread::Poisson(SmallRng::seed_from_u64(seed)),
             Gaps::Uniform => Spread::Uniform(SmallRng::seed_from_u64(seed)),
             Gaps::Given(gaps) => Spread::Given { gaps: gaps.clone(), next: 0 },
@@ -133,6 +138,11 @@ impl<R: RateOverTime> Pacer<R> {
     pub fn advance(&mut self) {
         self.at = match &mut self.spread {
             Spread::Constant => self.rate.next(self.at),
+            Spread::Turns { turns, next } => {
+                let gap = turns.gap(*next);
+                *next += 1;
+                self.rate.time_after(self.at, gap)
+            }
             Spread::Poisson(rng) => self.rate.time_after(self.at, fine_time::exponential(rng)),
             Spread::Uniform(rng) => self.rate.time_after(self.at, 2.0 * rng.random::<f64>()),
             Spread::Given { gaps, next } => {

@@ -12,6 +12,7 @@ use protocol::rate_timeline::RateTimeline;
 use protocol::shared_socket::SharedSocket;
 use protocol::target::{self, Carrier, Scheme};
 use protocol::time::Time;
+use protocol::turns::Turns;
 use protocol::unit::Interval;
 use rustls_pki_types::ServerName;
 use schemars::JsonSchema;
@@ -95,6 +96,8 @@ pub struct GroupPlan {
     pub devices: u32,
     /// Number of the first of them.
     pub first_device: u32,
+    /// Whose turn it is where other hosts share the group.
+    pub turns: Turns,
     /// When flows begin.
     pub load: Load,
     /// How its open-loop rate is changed while the run goes on; without a rate in a closed loop, and where stages change it.
@@ -285,6 +288,10 @@ impl GroupPlan {
             model,
             devices: group.devices,
             first_device: group.first_device,
+            turns: match &group.turns {
+                Some(turns) => Turns::new(turns.own, &turns.before, &turns.after),
+                None => Turns::new(group.devices, &[], &[]),
+            },
             load: group.load.clone(),
             arrivals: Arc::new(RateTimeline::new(match &group.load {
                 Load::Open(open) if open.stages.is_empty() => open.rate.0 * factor,

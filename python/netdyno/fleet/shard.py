@@ -1,13 +1,15 @@
 """Shards: the part of a profile that each host of a fleet runs.
 
 Devices are split in proportion to the hosts' weights, as whole numbers that add up; a group's rate follows
-its devices, so that each device has the same load as it would have on one host, and the same number.
+its devices, so that each device has the same load as it would have on one host, and the same number. Hosts
+take turns: arrivals of all together are spaced as those of one.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -125,6 +127,8 @@ def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
                 own = _group(group, shared, i)
                 if begins := _first(group) + before:
                     own["first_device"] = begins
+                if shared[i] < count:
+                    own["turns"] = _turns(shared, i)
                 if source := _sources(group, part, f"groups[{number}].source"):
                     own["source"] = source
                 made[i]["groups"].append(own)
@@ -164,6 +168,13 @@ def _devices(group: Mapping[str, Any], count: int, weights: Sequence[float]) -> 
             weights = [weight if part else 0 for weight, part in zip(weights, parts, strict=True)]
             shared = split(count, weights)
     return shared
+
+
+def _turns(shared: Sequence[int], i: int) -> dict[str, Any]:
+    """The devices of host `i`, and how many other hosts before and behind it have how many."""
+    sides = {"before": Counter(shared[:i]), "after": Counter(shared[i + 1 :])}
+    other = {side: [[d, n] for d, n in sorted(found.items()) if d] for side, found in sides.items()}
+    return {"own": shared[i]} | {side: found for side, found in other.items() if found}
 
 
 def _first(group: Mapping[str, Any]) -> int:

@@ -58,6 +58,18 @@ def test_a_host_whose_share_of_a_limit_is_none_has_no_device(limit: int) -> None
     assert [one.profile["groups"][0]["load"]["open"]["max_flows"] for one in free] == [0, 0, 0]
 
 
+def test_each_host_knows_the_devices_that_it_takes_turns_with() -> None:
+    made = shards(profile(devices=12), (*PARTS, Part("d", 2)))
+    assert [one.profile["groups"][0]["turns"] for one in made] == [
+        {"own": 2, "after": [[2, 1], [4, 2]]},
+        {"own": 2, "before": [[2, 1]], "after": [[4, 2]]},
+        {"own": 4, "before": [[2, 2]], "after": [[4, 1]]},
+        {"own": 4, "before": [[2, 2], [4, 1]]},
+    ]
+    # whoever has all of them waits for nobody
+    assert "turns" not in shards(profile(devices=1), PARTS)[2].profile["groups"][0]
+
+
 def test_stages_of_a_closed_loop_never_ask_for_more_devices_than_a_host_has() -> None:
     load = {"closed": {"stages": [{"over": "1s", "devices": n} for n in range(11)]}}
     groups = [one.profile["groups"][0] for one in shards(profile(load=load), PARTS)]

@@ -336,6 +336,16 @@ fn a_load_beyond_the_clock_or_the_memory_is_refused_at_its_limit() {
             "groups[0].devices",
         ),
         (
+            (good(), "/groups/0/turns", json!({"own": 1})),
+            (good(), "/groups/0/turns", json!({"own": 0})),
+            "groups[0].turns.own",
+        ),
+        (
+            (good(), "/groups/0/turns", json!({"own": 1, "after": [[3_999_999_999u32, 1]]})),
+            (good(), "/groups/0/turns", json!({"own": 1, "after": [[4_000_000_000u32, 1]]})),
+            "groups[0].turns.before",
+        ),
+        (
             (good(), "/groups/0/first_device", json!(4_000_000_000u32)),
             (good(), "/groups/0/first_device", json!(4_000_000_001u32)),
             "groups[0].first_device",
