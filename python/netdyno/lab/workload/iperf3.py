@@ -297,13 +297,15 @@ def udp(plain: Mapping[str, Any], left: float = 0.0) -> WorkloadResult:
         "iperf3.sent": float(counts.sent),
         "iperf3.received": float(counts.read),
         "iperf3.out_of_order": float(counts.disordered),
+        "iperf3.loss_at_most": greatest,
     }
     series = intervals(plain["server_output_json"])
     if round((greatest - least) * counts.sent) <= UNCERTAIN * counts.sent:
         return WorkloadResult(metrics, counted, series=series)
+    # without numbers, so that trials with the same fault are told together: those are among the counters
     wrong = (
-        f"{counts.disordered:,} datagrams came out of order or twice, and iperf3 does not tell which: the "
-        f"loss is between {least:.2%} and {greatest:.2%}; the workload stream counts each datagram once"
+        f"over {UNCERTAIN:.1%} of the datagrams came out of order or twice, and iperf3 does not tell which: "
+        "the workload stream counts each datagram once"
     )
     return WorkloadResult(metrics, counted, wrong, series)
 
