@@ -79,6 +79,10 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
         heapq.heappush(waiting, (time.monotonic() + SLOW, next(count), frame, other))
         return []
     protocol, of = frame[23], fault.partition("-")[0]
+    if of == "size":
+        _, only, most = fault.split("-")
+        drops = len(frame) > IP + int(most) and protocol == {"tcp": TCP, "udp": UDP}[only]
+        return [frame] * (not drops or forward is (only == "tcp"))
     first = protocol == TCP and frame[L4 + 13] & 0x12 == 0x12
     dns = forward and frame[36:38] == b"\0\x35"
     if fault == "reset" and not forward and first:

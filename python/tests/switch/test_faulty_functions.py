@@ -82,6 +82,16 @@ def test_a_long_path_is_good() -> None:
         ("options", "default reverse tcp: own: own.in sends it with other options"),
         ("window", "default forward tcp: own: own.out sends it with other options, another window"),
         ("unchecked", "default forward udp: own: own.out sends it with no checksum of UDP"),
+        (
+            "size-tcp-1000",
+            "default reverse tcp: own: hosts send packets of up to 1,500 bytes, and up to 1,000 bytes pass: "
+            "of the largest, own.in never sends it",
+        ),
+        (
+            "size-udp-1499",
+            "default forward udp: own: hosts send packets of up to 1,500 bytes, and up to 1,499 bytes pass: "
+            "of the largest, own.out never sends it",
+        ),
         ("late", "own.out sends it 2 times, and it was sent once"),
         ("often", "own.out sends it 2 times, and it was sent once"),
     ],

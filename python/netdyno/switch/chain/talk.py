@@ -132,7 +132,7 @@ class Talk:
         if data != mark + b" there":
             raise OSError(f"{data[:80]!r} came in place of it")
         self._clients[back[1]] = client.getsockname()[1]
-        server.sendmsg([mark + b" back"], [_from(*one) for one in at], 0, back)
+        server.sendmsg([mark + b" back"], [source_address(*one) for one in at], 0, back)
         self._waits = CLIENT, "answer"
         # a long path is as long on the way back
         client.settimeout(self.patience + time.monotonic() - began)
@@ -143,12 +143,10 @@ class Talk:
             raise OSError(f"it comes from {of[0]} port {of[1]}, and not from {to[0]} port {to[1]}")
 
     def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
-        there = back = self.mark
-        if self.relays:
-            there, back = _http(to[0])
         server.listen(1)
         self._waits = CLIENT, "connection"
         client.connect(to)
+        there, back = _http(to[0]) if self.relays else (self._message(client), b"")
         # a proxy asks the server only then
         client.sendall(there)
         self._waits = SERVER, "connection"
@@ -157,11 +155,16 @@ class Talk:
         self.reached[accepted.getsockname()[0]] += 1
         with accepted:
             accepted.settimeout(self.patience)
+            back = back or self._message(accepted)
             self._waits = SERVER, "message"
             self._received(accepted, there)
             accepted.sendall(back)
             self._waits = CLIENT, "answer"
             self._received(client, back)
+
+    def _message(self, made: socket.socket) -> bytes:
+        """What an end of a connection sends."""
+        return self.mark
 
     def _received(self, made: socket.socket, wanted: bytes) -> None:
         """Read what the other end sent: all of it, or its mark where a function may change the rest."""
@@ -212,7 +215,7 @@ class Talk:
         return made
 
 
-def _from(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
+def source_address(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
     """What has an answer come from the address that a datagram was sent to, of what came with that."""
     if level == socket.IPPROTO_IPV6:
         return level, kind, data[:16] + bytes(4)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import fragments, layout, refusals, transit, underlay
+from netdyno.switch.chain import fragments, largest, layout, refusals, transit, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -173,6 +173,7 @@ def _verify(
     # the tunnel of the default class is measured
     line = next((one for one in lab.chain.lines() if one.name == lab.by[REST] and one.tunnel), None)
     encrypted = line is not None and line.name in lab.gateways
+    through = True
     wire = WanCapture(lab.network.namespace(line.gateways[0])) if line and encrypted else None
     try:
         # what others sent before is on its way
@@ -182,6 +183,10 @@ def _verify(
                 # a rule makes every packet too many that meets it
                 extra = (one.fault.rule for one in reversed(found) if one.fault and one.fault.excess)
                 results = _rounds(lab, captures, courses, traffic, talk, rounds, next(extra, None))
+                if traffic == REST and talk.protocol == "udp":
+                    through = through and all(one.good for one in results)
+                if len(results) == 2 and all(one.good for one in results):
+                    results = _largest(lab, captures, courses, traffic, talk, rounds, results)
                 if results[0].good and (fault := fragments.passed(lab, captures, traffic, talk)):
                     results[0] = replace(results[0], fault=fault)
                 for one in results:
@@ -215,7 +220,6 @@ def _verify(
     moved = {cookie: count - before.get(cookie, 0) for cookie, count in after.items()}
     tunnel = None
     if line:
-        through = all(one.good for one in found if one.traffic == REST and one.protocol == "udp")
         on_wire = wire.read() if wire else (None, None)
         tunnel = underlay.report(lab, line, free_port(lab.chain), through, on_wire)
     return Verification(found, time.monotonic() - began, moved, tunnel, lab.foreign_flows())
@@ -268,6 +272,25 @@ def _rounds(
         if all(one.good for one in kept) or number + 1 == rounds:
             break
     return kept
+
+
+def _largest(
+    lab: ChainLab,
+    captures: Captures,
+    courses: dict[Key, Course],
+    traffic: str,
+    talk: Talk,
+    rounds: int,
+    results: list[DirectionResult],
+) -> list[DirectionResult]:
+    """Of results that are good, also whether the largest packets take their path."""
+    if (large := largest.largest(lab, talk)) is None:
+        return results
+    found = _rounds(lab, captures, courses, traffic, large, rounds, None)
+    return [
+        replace(old, fault=largest.explained(lab, large, old.direction, new.fault)) if new.fault else old
+        for old, new in zip(results, found, strict=True)
+    ]
 
 
 def _missed(one: DirectionResult) -> bool:
