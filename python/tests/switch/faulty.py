@@ -17,6 +17,8 @@ TCP, UDP = 6, 17
 IP, L4 = 14, 34
 CHECKSUM = {TCP: L4 + 16, UDP: L4 + 6}
 Send = Callable[[bytes], None]
+held: dict[bool, list[bytes]] = {True: [], False: []}
+"""By direction, a frame that `swap` keeps until the next has passed."""
 LATE = 0.7
 """Seconds after which `late` sends a frame again."""
 LARGE = 1000
@@ -79,6 +81,9 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
         heapq.heappush(waiting, (time.monotonic() + SLOW, next(count), frame, other))
         return []
     protocol, of = frame[23], fault.partition("-")[0]
+    if fault == "swap" and protocol == UDP and b" number " in frame:
+        held[forward].append(frame)
+        return [held[forward].pop(), held[forward].pop()] if len(held[forward]) == 2 else []
     if of == "size":
         _, only, most = fault.split("-")
         drops = len(frame) > IP + int(most) and protocol == {"tcp": TCP, "udp": UDP}[only]

@@ -92,6 +92,7 @@ def test_a_long_path_is_good() -> None:
             "default forward udp: own: hosts send packets of up to 1,500 bytes, and up to 1,499 bytes pass: "
             "of the largest, own.out never sends it",
         ),
+        ("swap", "default reverse udp: own: own.in sends datagram 2 of a flow before datagram 1"),
         ("late", "own.out sends it 2 times, and it was sent once"),
         ("often", "own.out sends it 2 times, and it was sent once"),
     ],

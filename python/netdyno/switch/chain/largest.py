@@ -6,14 +6,14 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import TUNNEL, Fault
 from netdyno.switch.chain.steering import CLIENT, SERVER, Direction
-from netdyno.switch.chain.talk import PROTOCOLS, Talk, source_address
+from netdyno.switch.chain.talk import PROTOCOLS, Talk
 from netdyno.switch.chain.transit import QUIET
 from netdyno.switch.tunnel import IP_MTU_DISCOVER, PROBE, SIDES
 
@@ -41,25 +41,13 @@ class Largest(Talk):
         room = self.size - _HEAD[self.version]
         there, back = ((self.mark + secrets.token_hex(4).encode() + way).ljust(room, b".")
                        for way in (b" there", b" back"))  # fmt: skip
-        reply = self._met(client, server, to)
+        reply = self._met(client, server, to, self.mark + secrets.token_hex(4).encode())
         self._waits = SERVER, f"datagram of {self.size:,} bytes"
         client.sendto(there, to)
         reply(back)
         _expect(server, there)
         self._waits = CLIENT, f"datagram of {self.size:,} bytes"
         _expect(client, back)
-
-    def _met(
-        self, client: socket.socket, server: socket.socket, to: tuple[str, int]
-    ) -> Callable[[bytes], object]:
-        """Send a small datagram; returns how the server answers it."""
-        mark = self.mark + secrets.token_hex(4).encode()
-        client.sendto(mark, to)
-        self._waits = SERVER, "datagram"
-        _, at, _, back = server.recvmsg(2048, 128)
-        self._clients[back[1]] = client.getsockname()[1]
-        source = [source_address(*one) for one in at]
-        return lambda data: server.sendmsg([data], source, 0, back)
 
     def _message(self, made: socket.socket) -> bytes:
         return self.mark.ljust(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG), b".")
@@ -93,7 +81,7 @@ class _Sizes(Largest):
         for one in (client, server):
             one.setsockopt(*_DISCOVER[self.version], PROBE)
         began = time.monotonic()
-        reply = self._met(client, server, to)
+        reply = self._met(client, server, to, self.mark + secrets.token_hex(4).encode())
         reply(self.mark)
         client.recv(2048)
         wait = QUIET + 2 * (time.monotonic() - began)

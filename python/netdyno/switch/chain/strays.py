@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from netdyno.switch.chain.capture import Captures
@@ -29,11 +29,16 @@ class Course(NamedTuple):
     """Points of other parts of its path, where it is another packet."""
 
 
-def repeatable(lab: ChainLab) -> bool:
-    """Whether the chain's description asks for packets that nobody sent, or that come twice."""
+def asks_for(lab: ChainLab, ways: Collection[str]) -> bool:
+    """Whether the description of a path or function of the chain has one of these ways."""
     every: list[object] = [spec for _, spec in lab.network.described()]
     every += [one.graph() for one in lab.vnfs.values() if isinstance(one, Forwarder)]
-    return any(word in str(one) for one in every for word in _MAKES)
+    return any(word in str(one) for one in every for word in ways)
+
+
+def repeatable(lab: ChainLab) -> bool:
+    """Whether the chain's description asks for packets that nobody sent, or that come twice."""
+    return asks_for(lab, _MAKES)
 
 
 def made(lab: ChainLab, captures: Captures, talk: Talk) -> Mapping[Direction, Fault]:

@@ -10,11 +10,11 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from netdyno.switch.chain import layout
 from netdyno.switch.chain.lab import ChainLab
-from netdyno.switch.chain.sight import MARK, ND, Fault, Key
+from netdyno.switch.chain.sight import MARK, ND, Fault, Key, Sighting
 from netdyno.switch.chain.spec import REST, Chain, Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, Direction, Step
 from netdyno.system import namespace
@@ -126,13 +126,8 @@ class Talk:
         # each datagram of a flow is another packet
         mark = self.mark + secrets.token_hex(4).encode()
         began = time.monotonic()
-        client.sendto(mark + b" there", to)
-        self._waits = SERVER, "datagram"
-        data, at, _, back = server.recvmsg(2048, 128)
-        if data != mark + b" there":
-            raise OSError(f"{data[:80]!r} came in place of it")
-        self._clients[back[1]] = client.getsockname()[1]
-        server.sendmsg([mark + b" back"], [source_address(*one) for one in at], 0, back)
+        reply = self._met(client, server, to, mark + b" there")
+        reply(mark + b" back")
         self._waits = CLIENT, "answer"
         # a long path is as long on the way back
         client.settimeout(self.patience + time.monotonic() - began)
@@ -141,6 +136,19 @@ class Talk:
             raise OSError(f"{data[:80]!r} came in place of it")
         if of[:2] != to:
             raise OSError(f"it comes from {of[0]} port {of[1]}, and not from {to[0]} port {to[1]}")
+
+    def _met(
+        self, client: socket.socket, server: socket.socket, to: tuple[str, int], first: bytes
+    ) -> Callable[[bytes], object]:
+        """Have the first datagram come from the client to the server; returns how that answers."""
+        client.sendto(first, to)
+        self._waits = SERVER, "datagram"
+        data, at, _, back = server.recvmsg(2048, 128)
+        if data != first:
+            raise OSError(f"{data[:80]!r} came in place of it")
+        self._clients[back[1]] = client.getsockname()[1]
+        source = [_source(*one) for one in at]
+        return lambda answer: server.sendmsg([answer], source, 0, back)
 
     def _stream(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         server.listen(1)
@@ -207,6 +215,10 @@ class Talk:
         """The part of its class's path that its packets take."""
         return steps
 
+    def disordered(self, steps: Sequence[Step], seen: Mapping[Key, Sequence[Sighting]]) -> Fault | None:
+        """Where packets of one flow came in another order than they were sent in, if that is to be told."""
+        return None
+
     def _socket(self, kind: socket.SocketKind) -> socket.socket:
         made = socket.socket(FAMILIES[self.version], kind)
         made.settimeout(self.patience)
@@ -215,7 +227,7 @@ class Talk:
         return made
 
 
-def source_address(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
+def _source(level: int, kind: int, data: bytes) -> tuple[int, int, bytes]:
     """What has an answer come from the address that a datagram was sent to, of what came with that."""
     if level == socket.IPPROTO_IPV6:
         return level, kind, data[:16] + bytes(4)

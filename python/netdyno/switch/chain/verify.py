@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import fragments, largest, layout, refusals, transit, underlay
+from netdyno.switch.chain import fragments, largest, layout, refusals, reordering, transit, underlay
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -186,7 +186,7 @@ def _verify(
                 if traffic == REST and talk.protocol == "udp":
                     through = through and all(one.good for one in results)
                 if len(results) == 2 and all(one.good for one in results):
-                    results = _largest(lab, captures, courses, traffic, talk, rounds, results)
+                    results = _further(lab, captures, courses, traffic, talk, rounds, results)
                 if results[0].good and (fault := fragments.passed(lab, captures, traffic, talk)):
                     results[0] = replace(results[0], fault=fault)
                 for one in results:
@@ -274,7 +274,7 @@ def _rounds(
     return kept
 
 
-def _largest(
+def _further(
     lab: ChainLab,
     captures: Captures,
     courses: dict[Key, Course],
@@ -283,14 +283,18 @@ def _largest(
     rounds: int,
     results: list[DirectionResult],
 ) -> list[DirectionResult]:
-    """Of results that are good, also whether the largest packets take their path."""
-    if (large := largest.largest(lab, talk)) is None:
-        return results
-    found = _rounds(lab, captures, courses, traffic, large, rounds, None)
-    return [
-        replace(old, fault=largest.explained(lab, large, old.direction, new.fault)) if new.fault else old
-        for old, new in zip(results, found, strict=True)
-    ]
+    """Of results that are good, also whether several datagrams at once stay in order, and whether the largest
+    packets take their path."""
+    if burst := reordering.burst(lab, talk):
+        found = _rounds(lab, captures, courses, traffic, burst, rounds, None)
+        results = [replace(old, fault=new.fault) for old, new in zip(results, found, strict=True)]
+    if all(one.good for one in results) and (large := largest.largest(lab, talk)):
+        found = _rounds(lab, captures, courses, traffic, large, rounds, None)
+        results = [
+            replace(old, fault=largest.explained(lab, large, old.direction, new.fault)) if new.fault else old
+            for old, new in zip(results, found, strict=True)
+        ]
+    return results
 
 
 def _missed(one: DirectionResult) -> bool:
@@ -350,7 +354,7 @@ def _followed(
             fault = _fault(lab, captures, one, traffic, steps, seen[one], suspect)
             # later captures would count a packet that is sent again
             shown = steps
-    fault, untested = fault or chosen.fault, ""
+    fault, untested = fault or chosen.fault or talk.disordered(shown, seen), ""
     if fault is None and talk.count > 1:
         if len(chosen.taken) >= talk.count:
             fault = chosen.unused(lab.chain, talk.protocol)
