@@ -50,8 +50,11 @@ class Captures:
         space: Callable[[str], str],
         tunnelled: Collection[Port] = (),
         copied: Mapping[str, Collection[Port]] | None = None,
+        far: Mapping[Port, tuple[str, str]] | None = None,
     ) -> None:
-        """`copied`: ports of which interfaces show copies, by what is behind the name of the interface."""
+        """`copied`: ports of which interfaces show copies, by what is behind the name of the interface.
+        `far`: of ports that are captured at the other end of their link, its host and interface."""
+        self._far = dict(far or {})
         self.seen: dict[Key, list[Sighting]] = defaultdict(list)
         self.senders: dict[Key, tuple[int, str, tuple[int, int, int] | None]] = {}
         """Of each packet, when and by which host it was sent first, and its protocol and ports there."""
@@ -80,7 +83,7 @@ class Captures:
                 places += [(port, f"{port.interface}{more}", bool(more)) for port in those]
             with ThreadPoolExecutor(THREADS) as pool:
                 for (port, _, sends), made in zip(
-                    places, pool.map(partial(_opened, space), places), strict=True
+                    places, pool.map(partial(_opened, space), map(self._place, places)), strict=True
                 ):
                     self._sockets[made.fileno()] = (made, port, sends)
                     self._poll.register(made.fileno(), select.EPOLLIN)
@@ -90,6 +93,11 @@ class Captures:
             raise
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+
+    def _place(self, place: tuple[Port, str, bool | None]) -> tuple[str, str]:
+        """Host and interface of a capture."""
+        port, interface, _ = place
+        return self._far.get(port, (port.host, interface))
 
     def of(self, one: Key) -> list[Sighting]:
         """Where a packet was seen until now."""
@@ -180,7 +188,7 @@ class Captures:
             outgoing = about[2] == socket.PACKET_OUTGOING
             if copy is not None and outgoing:
                 continue
-            sends = outgoing if copy is None else copy
+            sends = outgoing != (port in self._far) if copy is None else copy
             with self.lock:
                 if self._count >= MOST:
                     continue
@@ -211,8 +219,8 @@ class Captures:
             self.origins[known] = Origin(one.at, one.port, True, server_port(inner))
 
 
-def _opened(space: Callable[[str], str], place: tuple[Port, str, bool | None]) -> socket.socket:
-    return namespace.inside(space(place[0].host), lambda: _open(place[1]))
+def _opened(space: Callable[[str], str], place: tuple[str, str]) -> socket.socket:
+    return namespace.inside(space(place[0]), lambda: _open(place[1]))
 
 
 def _open(interface: str) -> socket.socket:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netdyno.errors import Error
-from netdyno.switch.chain import fragments, largest, layout, refusals, reordering, transit, underlay
+from netdyno.switch.chain import fragments, largest, layout, refusals, reordering, transit, underlay, xdp
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.changes import changed
 from netdyno.switch.chain.lab import ChainLab
@@ -165,7 +165,7 @@ def _verify(
 ) -> Verification:
     shared = layout.shared_ports(lab.chain)
     copied = {"": shared, layout.sent(""): shared} if shared else None
-    captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain), copied)
+    captures = Captures(ports, lab.network.namespace, tunnelled(lab.chain), copied, xdp.far_ends(lab))
     captures.exact = not repeatable(lab)
     found: list[DirectionResult] = []
     courses: dict[Key, Course] = {}

@@ -120,6 +120,11 @@ class Switch(Dut):
         """Whether its ports are interfaces of its namespace."""
         return True
 
+    @property
+    def visible(self) -> bool:
+        """Whether captures at its interfaces show what it takes and sends."""
+        return self.interfaces
+
     @classmethod
     @abstractmethod
     def missing(cls) -> str:

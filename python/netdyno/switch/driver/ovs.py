@@ -347,6 +347,11 @@ class OvsAfXdp(Ovs):
     driver: ClassVar[str] = "ovs-afxdp"
     about: ClassVar[str] = "Open vSwitch's datapath in user space, over AF_XDP sockets"
 
+    @property
+    def visible(self) -> bool:
+        """AF_XDP takes frames before captures do."""
+        return False
+
     @classmethod
     def missing(cls) -> str:
         """A build with AF_XDP."""

@@ -99,6 +99,12 @@ class OvsDpdk(Ovs):
         over: str = self.options.over
         return over not in ("vhost-user", "physical")
 
+    @property
+    def visible(self) -> bool:
+        """DPDK's own ports take frames before captures do, or send them past those."""
+        over: str = self.options.over
+        return over == "system"
+
     def attached(self) -> dict[str, str]:
         """Ports of a process that shares memory with it."""
         if not self.vhost_user:
