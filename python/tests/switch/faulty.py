@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import re
 import select
 import signal
 import socket
@@ -84,6 +85,8 @@ def faulty(fault: str, frame: bytes, forward: bool, one: socket.socket, other: s
     if fault == "swap" and protocol == UDP and b" number " in frame:
         held[forward].append(frame)
         return [held[forward].pop(), held[forward].pop()] if len(held[forward]) == 2 else []
+    if fault == "some" and protocol == UDP and re.search(rb" number [25]$", frame):
+        return []
     if of == "size":
         _, only, most = fault.split("-")
         drops = len(frame) > IP + int(most) and protocol == {"tcp": TCP, "udp": UDP}[only]

@@ -54,6 +54,10 @@ def test_a_slow_one_is_good() -> None:
     assert not faults("slow", classes=behind, br=firewall)
 
 
+def test_datagrams_that_a_path_loses_are_in_no_wrong_order() -> None:
+    assert not faults("some")
+
+
 def test_a_long_path_is_good() -> None:
     chain = {"vnfs": {"br": {"kind": "bridge"}}, "chain": ["br"]}
     way = {"delay": {"constant": "400ms"}}

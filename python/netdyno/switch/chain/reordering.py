@@ -25,7 +25,12 @@ _ORDERS = ("reorder", "overtaking")
 
 
 class Burst(Talk):
-    """So many numbered datagrams of a flow each way, after one."""
+    """So many numbered datagrams of a flow each way, after one. On a lossy path, some of so many are lost."""
+
+    def run(self, lab: ChainLab) -> None:
+        """Have it; what is lost is told of other conversations."""
+        super().run(lab)
+        self.failed = None
 
     def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         mark = self.mark + secrets.token_hex(4).encode()
@@ -76,7 +81,7 @@ def burst(lab: ChainLab, of: Talk) -> Burst | None:
     if of.protocol != "udp" or not of.answered or of.relays or asks_for(lab, _ORDERS):
         return None
     made = Burst(of.protocol, of.port, version=of.version)
-    made.dscp = of.dscp
+    made.dscp, made.may_lose = of.dscp, True
     return made
 
 

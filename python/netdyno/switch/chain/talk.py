@@ -56,6 +56,8 @@ class Talk:
         """Connections at each address of the server."""
         self.patience = ANSWER
         """Seconds that it waits for a packet."""
+        self.may_lose = False
+        """Whether packets that are lost tell nothing."""
         self.failed: Fault | None = None
         """Why it came to nothing when it was had last."""
         self._waits = CLIENT, ""
