@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ class HostCapture:
         if self._there:
             try:
                 self._collect()
-            except (Error, OSError, subprocess.SubprocessError) as e:
+            except (Error, OSError) as e:
                 found.state, found.error = "failed", f"its file was not collected: {e}"
         return found
 
@@ -50,16 +49,12 @@ class HostCapture:
         host = self._agent.host
         way = SshHost(host.address or host.name, "ND-92-90", host.port, host.key, host.known_hosts)
         private = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(private, "wb") as file:
-            script = f"cat {self._there} && rm {self._there}"
-            done = subprocess.run(
-                [*way.command(), script], stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE,
-                timeout=COLLECT, check=False,
-            )  # fmt: skip
-        if done.returncode:
+        try:
+            way.fetch(f"cat {self._there} && rm {self._there}", os.fdopen(private, "wb"), COLLECT)
+        except BaseException:
             with contextlib.suppress(OSError):
                 self.file.unlink()
-            raise way.failed(done.stderr.decode(errors="replace"))
+            raise
 
 
 def merged(found: Mapping[str, CaptureReport], path: Path) -> dict[str, Any]:

@@ -6,10 +6,14 @@ import base64
 import contextlib
 import os
 import select
+import shutil
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from netdyno.errors import Error
 from netdyno.system import proc
@@ -84,6 +88,30 @@ class SshHost:
         # what the login shell prints by itself stands before it
         printed = printed.partition(f"{BEGINS}\n")[2] if BEGINS in printed else printed
         return done.returncode, printed, done.stderr.decode(errors="replace")
+
+    def fetch(self, script: str, into: BinaryIO, timeout: float) -> None:
+        """Write what a shell script prints to a file. Raises where it fails, or does not end."""
+        with into, tempfile.TemporaryFile() as words:
+            process = subprocess.Popen(
+                [*self.command(), _shell(script)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=words,
+            )
+            assert process.stdout is not None
+            with process, process.stdout as stream:
+                late = threading.Timer(timeout, process.kill)
+                late.start()
+                try:
+                    for line in stream:
+                        if line.endswith(f"{BEGINS}\n".encode()):
+                            shutil.copyfileobj(stream, into)
+                    process.wait()
+                finally:
+                    late.cancel()
+            if process.returncode:
+                words.seek(0)
+                raise self.failed(words.read().decode(errors="replace"))
 
     def failed(self, said: str) -> Error:
         """What it said last, and what to do about it."""
