@@ -122,15 +122,16 @@ def undo_process(entry: dict[str, Any]) -> bool:
 
 
 def _end_marked(mark: str) -> bool:
-    """What a process started and left."""
+    """What a process started and left, also what that starts while it is ended."""
     found = False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in proc.marked(mark):
+        asked, until = set[int](), time.monotonic() + GRACE
+        while (left := proc.marked(mark)) and time.monotonic() < until:
             found = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        until = time.monotonic() + GRACE
-        while time.monotonic() < until and proc.marked(mark):
+            for pid in left - asked:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            asked |= left
             time.sleep(0.02)
     return found
 

@@ -54,7 +54,8 @@ def test_conformance_then_both_searches_then_reports(
         assert (keep / f"{kind}.html").stat().st_size > 10_000
         assert (Path(about["folder"]) / "result.json").exists()
         if code == 0:
-            assert about["finding"]["load"] == 20
+            # less than its end where the machine was busy
+            assert 0 < about["finding"]["load"] <= 20
     tests = ET.fromstring((keep / "conformance.xml").read_text())
     assert tests.get("failures") == "0" and int(tests.get("tests") or 0) > 30
     assert "R01" in (keep / "conformance.html").read_text()

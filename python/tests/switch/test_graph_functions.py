@@ -140,7 +140,7 @@ def test_testpmd_that_does_not_start_is_told(needs_ovs: None) -> None:
     ("kind", "options", "words"),
     [
         ("impair", {"path": "delay=soon"}, "soon"),
-        ("impair", {"path": "metro"}, "says nothing of a way"),
+        ("impair", {"path": "metro"}, "presets are for paths of links"),
         ("testpmd", {"mode": "mac"}, "mode"),
         ("graph", {}, "graph"),
     ],
