@@ -406,8 +406,14 @@ impl Lockstep {
                 }
             }
             let side = &mut self.sides[at];
-            if at == 1 && side.handle.is_none() {
-                side.handle = side.stack.accept(2);
+            while let Some(handle) = (at == 1).then(|| side.stack.accept(2)).flatten() {
+                if side.handle.is_some() {
+                    // of an old SYN: nobody reads from it
+                    self.is_forged = true;
+                    side.stack.abort(handle, self.now);
+                } else {
+                    side.handle = Some(handle);
+                }
             }
             while side.stack.event().is_some() {}
             assert!(side.stack.connections() <= HALF_OPEN + 2);
@@ -428,8 +434,8 @@ impl Lockstep {
         let [left, right] = &mut self.sides;
         let (side, peer) = if at == 0 { (left, right) } else { (right, left) };
         if header.has(flag::SYN) {
-            if side.iss.is_some_and(|iss| iss != header.sequence) {
-                // an old SYN came again and begins another connection
+            if side.iss.is_some_and(|iss| iss != header.sequence || side.is_over) {
+                // an old SYN came again and begins another connection, at the same moment with the same number
                 self.is_forged = true;
                 return;
             }
