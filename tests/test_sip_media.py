@@ -244,7 +244,7 @@ class Phone(threading.Thread):
             case "echo":
                 self.media.sendto(data, peer)
             case "port":
-                self.media.sendto(data, (host, port + 2000))
+                self.media.sendto(data, (host, port + (2000 if port < 60_000 else -2000)))
             case "other codec":
                 self.media.sendto(data[:1] + bytes([18]) + data[2:], peer)
             case "noise":
