@@ -59,20 +59,28 @@ class Dashboard:
 
     # ---- who is there ----
 
+    def _is_secure(self, request: Request) -> bool:
+        """Whether the page came over TLS, from us or through a reverse proxy: so its cookie goes."""
+        return self.secure or request.headers.get("origin", "").startswith("https://")
+
     async def log_in(self, request: Request) -> Response:
         """A token for a cookie."""
         token = (await body(request)).get("token")
         shown = token if isinstance(token, str) else ""
         role, value, key = self.access.log_in(shown, address(request.scope))
         answer = JSONResponse({"role": role, "key": key})
-        answer.set_cookie(self.cookie, value, httponly=True, samesite="strict", secure=self.secure, path="/")
+        answer.set_cookie(
+            self.cookie, value, httponly=True, samesite="strict", secure=self._is_secure(request), path="/"
+        )
         return answer
 
     async def log_out(self, request: Request) -> Response:
         """Forget this browser."""
         self.access.log_out(request.cookies.get(self.cookie, ""))
         answer = JSONResponse({})
-        answer.delete_cookie(self.cookie, httponly=True, samesite="strict", secure=self.secure, path="/")
+        answer.delete_cookie(
+            self.cookie, httponly=True, samesite="strict", secure=self._is_secure(request), path="/"
+        )
         return answer
 
     async def about(self, request: Request) -> Response:

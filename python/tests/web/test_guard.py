@@ -228,7 +228,9 @@ def test_a_tunnel_or_a_reverse_proxy_is_named(name: str, origin: str, access: Ac
     with TestClient(app, base_url=SITE) as client:
         # the proxy hands on the name that the browser asked for
         token = {"token": TOKENS[OPERATOR]}
-        assert post(client, "/api/login", token, Origin=origin, Host=host).status_code == 200
+        made = post(client, "/api/login", token, Origin=origin, Host=host)
+        assert made.status_code == 200
+        assert ("; secure" in made.headers["set-cookie"].lower()) is origin.startswith("https")
         for other in (SITE, "http://evil.example", origin.replace("//", "//x.")):
             assert code(post(client, "/api/login", token, Origin=other, Host=host)) == "ND-104-19"
 

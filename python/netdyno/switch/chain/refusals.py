@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import dpkt
+
 from netdyno.switch.chain import layout, transit
 from netdyno.switch.chain.capture import Captures
 from netdyno.switch.chain.lab import ChainLab
@@ -140,19 +142,15 @@ def _packet(
         text = b"netdyno-drop " + secrets.token_hex(8).encode()
         body, at = struct.pack("!HHHH", *ports, 8 + len(text), 0) + text, 6
     pseudo = ends + struct.pack("!II", len(body), PROTOCOLS[protocol])
-    body = body[:at] + _checksum(pseudo + body) + body[at + 2 :]
+    body = body[:at] + _check(pseudo + body) + body[at + 2 :]
     if number == 6:
         return struct.pack("!IHBB", 6 << 28 | dscp << 22, len(body), PROTOCOLS[protocol], 64) + ends + body
     head = struct.pack("!BBHHHBBH", 0x45, dscp << 2, own + len(body), 0, 0x4000, 64, PROTOCOLS[protocol], 0)
-    return head[:10] + _checksum(head + ends) + ends + body
+    return head[:10] + _check(head + ends) + ends + body
 
 
-def _checksum(data: bytes) -> bytes:
-    """The Internet checksum (RFC 1071)."""
-    even = data + bytes(len(data) % 2)
-    total = sum(struct.unpack(f"!{len(even) // 2}H", even))
-    total = (total & 0xFFFF) + (total >> 16)
-    return struct.pack("!H", ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF)
+def _check(data: bytes) -> bytes:
+    return struct.pack("!H", dpkt.in_cksum(data))
 
 
 def _send(lab: ChainLab, end: str, other: str, frames: Sequence[bytes]) -> None:
