@@ -1,10 +1,11 @@
 //! Those over TCP who have not shown the token yet. They have few places of their own, and who comes is let in: of the
 //! address that has most of them the one leaves that came first. Whoever has the token shows it at once, and is not
-//! kept out by any number of those who say nothing.
+//! kept out by any number of those who say nothing. Where those who were shown out have not gone yet, who comes waits
+//! for one of them to go.
 
 use crate::stream::Stream;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Places.
@@ -13,6 +14,8 @@ pub const PLACES: usize = 16;
 const QUIET: Duration = Duration::from_secs(1);
 /// Threads of those who were shown out may take a moment to end: there are never more than these with them.
 const LINGERING: usize = 4 * PLACES;
+/// How long who comes waits for one of those to go.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 struct PendingConnection {
     number: u64,
@@ -31,7 +34,7 @@ struct PendingState {
 
 /// The places.
 #[derive(Clone, Default)]
-pub struct PendingConnections(Arc<Mutex<PendingState>>);
+pub struct PendingConnections(Arc<(Mutex<PendingState>, Condvar)>);
 
 /// A place; given back when dropped.
 pub struct PendingSlot {
@@ -41,13 +44,15 @@ pub struct PendingSlot {
 
 impl PendingConnections {
     fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for who came from this address. `None`: too many are just leaving.
+    /// A place for who came from this address. `None`: too many were shown out and do not go.
     pub fn enter(&self, from: IpAddr, stream: &Stream) -> Option<PendingSlot> {
-        let mut room = self.lock();
-        if room.lingering >= LINGERING {
+        let is_full = |room: &mut PendingState| room.lingering >= LINGERING;
+        let waited = self.0.1.wait_timeout_while(self.lock(), PATIENCE, is_full);
+        let (mut room, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
             return None;
         }
         if room.guests.len() >= PLACES {
@@ -85,6 +90,8 @@ impl Drop for PendingSlot {
         let mut room = self.room.lock();
         room.lingering -= 1;
         room.guests.retain(|guest| guest.number != self.number);
+        drop(room);
+        self.room.0.1.notify_one();
     }
 }
 
@@ -129,10 +136,16 @@ mod tests {
         for _ in 0..3 * LINGERING {
             assert!(came(&waiting, 1).0.is_some());
         }
-        let all: Vec<_> = (0..LINGERING).map(|_| came(&waiting, 1)).collect();
-        assert!(came(&waiting, 1).0.is_none(), "those shown out have not gone yet");
+        let mut all: Vec<_> = (0..LINGERING).map(|_| came(&waiting, 1)).collect();
+        assert!(came(&waiting, 1).0.is_none(), "those shown out do not go");
+        let first = all.remove(0);
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| came(&waiting, 1).0.is_some());
+            std::thread::sleep(Duration::from_millis(50));
+            drop(first);
+            assert!(late.join().unwrap(), "it waits for one of them to go");
+        });
         drop(all);
-        assert!(came(&waiting, 1).0.is_some());
         let room = waiting.lock();
         assert_eq!((room.guests.len(), room.lingering), (0, 0));
     }
