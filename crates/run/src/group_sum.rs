@@ -184,7 +184,7 @@ impl GroupSum {
             target: plan.target.clone(),
             addresses: self.addresses(plan.scheme.carrier != Carrier::Stream),
             devices: plan.devices,
-            tokens: vec![format!("{:016x}", plan.token)],
+            tokens: vec![plan.shown_token()],
             measured: counts(measured, &self.measured.own, plan.about),
             total: counts(&self.total, &self.total_own, plan.about),
             indices: indices(measured, &self.measured.own, plan.about),

@@ -203,6 +203,11 @@ fn spacing(phases: &profile::Phases, groups: usize) -> Interval {
 }
 
 impl GroupPlan {
+    /// The token as texts of its sessions have it, a Call-ID of SIP for one.
+    pub fn shown_token(&self) -> String {
+        format!("{:016x}", self.token)
+    }
+
     fn new(
         profile: &Profile,
         index: usize,

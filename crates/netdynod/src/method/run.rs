@@ -42,7 +42,8 @@ pub fn load(caller: &Caller, params: Load) -> Answer {
         .map(|g| {
             json!({
                 "name": g.name, "protocol": g.about.name, "target": g.target, "devices": g.devices, "unit": g.unit,
-                "delays": g.about.delays.iter().map(|delay| delay.name).collect::<Vec<_>>(), "confirmed": g.confirmed
+                "delays": g.about.delays.iter().map(|delay| delay.name).collect::<Vec<_>>(), "confirmed": g.confirmed,
+                "token": g.shown_token()
             })
         })
         .collect();

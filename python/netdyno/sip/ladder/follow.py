@@ -12,7 +12,7 @@ from netdyno.errors import Error
 from netdyno.sip.ladder import text
 from netdyno.sip.ladder.calls import Call, call_id
 from netdyno.sip.ladder.capture import LARGEST, Message, Packets, messages
-from netdyno.sip.ladder.source import captures, folder_of
+from netdyno.sip.ladder.source import captures, folder_of, is_of_another_run, tokens_so_far
 from netdyno.store import Store
 
 LOOK = 0.05
@@ -124,7 +124,10 @@ def _of_run(folder: Path, over: Callable[[], bool], packets: Packets) -> Iterato
         ended, files = over(), captures(folder)
         if len(files) > read:
             read += 1
-            yield from _growing(files[read - 1], _whole(folder, read, over), packets)
+            tokens = tokens_so_far(folder)
+            for message in _growing(files[read - 1], _whole(folder, read, over), packets):
+                if not is_of_another_run(call_id(message.data), tokens):
+                    yield message
         elif ended:
             return
         else:

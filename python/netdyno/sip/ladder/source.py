@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from netdyno.errors import Error
+from netdyno.experiment.events import NAME as EVENTS
+from netdyno.experiment.spec import table
 from netdyno.sip.ladder import calls as by_call
 from netdyno.sip.ladder.calls import OWN, Call, call_id
 from netdyno.sip.ladder.capture import Message, Packets, read
@@ -39,13 +42,15 @@ class Source:
             packets = Packets()
             for message in read(file, packets):
                 self.messages += 1
-                if not self._is_of_another_run(call_id(message.data)):
+                if not is_of_another_run(call_id(message.data), self.tokens):
                     yield message
             self.packets += packets.seen
             self.cut += packets.cut
 
-    def _is_of_another_run(self, name: str) -> bool:
-        return bool(self.tokens) and name.endswith(OWN) and not any(token in name for token in self.tokens)
+
+def is_of_another_run(name: str, tokens: Sequence[str]) -> bool:
+    """Whether a Call-ID looks like netdyno's, and has none of the tokens of this run."""
+    return bool(tokens) and name.endswith(OWN) and not any(token in name for token in tokens)
 
 
 def find(name: str) -> Source:
@@ -76,6 +81,25 @@ def folder_of(name: str) -> Path:
 def captures(folder: Path) -> list[Path]:
     """The captures of a run's trials, in their order."""
     return sorted(folder.glob("capture*.pcapng"), key=lambda one: (len(one.name), one.name))
+
+
+def tokens_so_far(folder: Path) -> list[str]:
+    """What the Call-IDs of a run under way have in them; nothing where anybody may call it."""
+    try:
+        lines = (folder / EVENTS).read_text().splitlines()
+    except FileNotFoundError:
+        # it is over: its result has them
+        return _tokens(folder) if (folder / "result.json").is_file() else []
+    begun = [table(json.loads(line).get("plan")) for line in lines]
+    tokens = [group.get("token") for plan in begun for group in plan.get("groups", ())]
+    return [] if _listens(folder) else [token for token in tokens if token]
+
+
+def _listens(folder: Path) -> bool:
+    profile = json.loads((folder / "profile.json").read_text())
+    variants = [profile] if isinstance(profile.get("groups"), list) else profile.values()
+    groups = [group for variant in variants for group in variant["groups"]]
+    return any("port" in table(group["model"].get("sip")) for group in groups)
 
 
 def _tokens(folder: Path) -> list[str]:
