@@ -316,7 +316,8 @@ impl Connection {
                 // RFC 6582 section 3.2, step 3
                 active.flight.lose_first();
             }
-            self.clear(flag::PROBED);
+            // a probe that has not left asks for what is known now
+            self.clear(flag::PROBED | flag::SEND_TAIL);
             if self.has(flag::FULL) && held > self.unacknowledged_bytes() {
                 self.clear(flag::FULL);
                 self.events |= event::WRITABLE;

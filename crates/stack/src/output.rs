@@ -53,6 +53,10 @@ impl Connection {
             if self.nxt != before
                 && (self.is_quiet() || matches!(self.deadline, Deadline::Probe | Deadline::Persist))
             {
+                if self.is_quiet() {
+                    // questions to a silent peer or next hop were counted, and no retransmission
+                    self.retries = 0;
+                }
                 self.arm_retransmission(env);
             }
             if !all {
@@ -292,7 +296,7 @@ impl Connection {
             return false;
         }
         self.clear(flag::SEND_TAIL);
-        self.arm(Deadline::Retransmit, env.now.saturating_add(self.rtt.timeout(env.config, self.retries)));
+        self.arm_retransmission(env);
         true
     }
 

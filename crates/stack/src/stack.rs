@@ -474,7 +474,10 @@ impl Stack {
             }
             let Some(conn) = self.connections.get_mut(index as usize) else { continue };
             if change.found {
-                // settled below
+                // with no deadline only the rounds in which it was silent were counted
+                if conn.has(flag::UP) && conn.deadline == Deadline::None {
+                    conn.retries = 0;
+                }
             } else if conn.state == State::Closed {
                 // nobody is there to be told
                 conn.clear(flag::SEND_RST);
@@ -482,7 +485,10 @@ impl Stack {
                 conn.fail(CloseReason::NoNeighbour);
             } else {
                 conn.retries += 1;
-                conn.arm(Deadline::Retransmit, now + self.config.tcp.min_rto.max(MS));
+                // what was never sent, an acknowledgment or a question goes when it is found: no retransmission is due
+                if conn.in_flight() > 0 && conn.deadline != Deadline::Persist {
+                    conn.arm(Deadline::Retransmit, now + self.config.tcp.min_rto.max(MS));
+                }
             }
             self.settle(index);
         }

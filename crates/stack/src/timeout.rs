@@ -62,6 +62,7 @@ impl Connection {
     fn retransmission_timeout(&mut self, env: &mut Env<'_>) {
         let up = self.has(flag::UP);
         let most = if up { env.config.retries } else { env.config.syn_retries };
+        debug_assert!(!up || self.in_flight() > 0, "nothing is in flight");
         if up && self.window == 0 {
             // the peer took back what it offered, and lives (RFC 9293 section 3.8.6): ask, and do not give up while it answers
             self.set(flag::SEND_PROBE);

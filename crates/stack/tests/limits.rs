@@ -3,7 +3,7 @@
 use crate::datagrams::error;
 use crate::wire::{Frames, MS, config, ip, mac, segment};
 use packet::Layers;
-use packet::arp::Arp;
+use packet::arp::{Arp, Operation};
 use packet::ethernet::Tags;
 use packet::nd::Nd;
 use packet::tcp::{Header, Options, flag};
@@ -91,6 +91,44 @@ fn a_paths_mtu_is_believed_down_to_552() {
         let longest = again.iter().map(|frame| tcp(frame).1).max();
         assert_eq!(longest, Some(payload), "of an MTU of {told}");
     }
+}
+
+/// The next hop is gone for seconds, again and again: a connection that only hears lives on.
+#[test]
+fn short_silences_of_a_neighbour_do_not_add_up() {
+    let (mut stack, mut now) = (stack(|config| config.peer = None), 10_000 * MS);
+    let handle = connect(&mut stack, now).expect("a port");
+    let found = |stack: &mut Stack, now| {
+        let asks = Arp::request(mac(1), [10, 0, 0, 2].into(), [10, 0, 0, 1].into());
+        let mut frame = vec![0; packet::arp::FRAME];
+        Arp { operation: Operation::Reply, target_mac: mac(0), ..asks }
+            .emit_tagged(&mut frame, &Tags::NONE)
+            .expect("room");
+        stack.receive(&frame, now);
+        sent(stack, now)
+    };
+    sent(&mut stack, now);
+    let (syn, _) = tcp(found(&mut stack, now).last().expect("a SYN"));
+    stack.receive(&segment(0, false, &answer(&syn, 0, flag::SYN | flag::ACK), &[]), now);
+    sent(&mut stack, now);
+    let mut next = answer(&syn, 1, flag::ACK);
+    for outage in 0..20 {
+        // what is known of it is too old
+        now += 40_000 * MS;
+        // the first acknowledgment goes to where it was, and the second waits
+        for _ in 0..2 {
+            stack.receive(&segment(0, false, &next, b"x"), now);
+            next.sequence += 1;
+            for _ in 0..50 {
+                now += 100 * MS;
+                sent(&mut stack, now);
+            }
+        }
+        let (acknowledgment, _) = tcp(found(&mut stack, now).last().expect("one that waited"));
+        assert_eq!(acknowledgment.acknowledgment, next.sequence, "{outage}");
+        assert_eq!(stack.status(handle).map(|status| status.state), Some(State::Established), "{outage}");
+    }
+    assert_eq!(stack.counters().timeouts, 0);
 }
 
 /// RFC 6191: a segment of the connection that had the port before must not be in the new one's window.

@@ -1,10 +1,10 @@
 //! Transfers both ways over paths that lose, reorder and repeat frames: every byte arrives, once and in order.
 
 use crate::link::{Pair, Path};
-use crate::wire::MS;
+use crate::wire::{Frames, Full, MS};
 use packet::tcp::TsoLimits;
 use proptest::prelude::*;
-use stack::{CongestionControl, DropReason, Offload, TcpConfig};
+use stack::{CongestionControl, DropReason, Offload, State, TcpConfig};
 use std::sync::Arc;
 
 /// Bytes that are given at once, of those that are shared and those that are not.
@@ -210,6 +210,65 @@ fn the_last_segment_lost_is_probed_for() {
     let counters = pair.sides[0].counters();
     assert_eq!((counters.probes, counters.timeouts, counters.retransmitted), (1, 0, 2), "{counters:?}");
     assert!(pair.now - begun < 100 * MS, "without waiting for the retransmission timeout");
+}
+
+/// The port is full when a probe falls due, and the acknowledgment of everything comes first: then nothing is in flight, and no
+/// timer runs.
+#[test]
+fn a_probe_that_is_acknowledged_before_it_leaves_is_not_sent() {
+    let mut pair = Pair::new(Path::CLEAN, TcpConfig::default(), 1);
+    let [mine, yours] = pair.connected(false);
+    pair.run(100 * MS);
+    let (now, due) = (pair.now, pair.now + 20 * MS);
+    let (sent, mut received) = (payload(5_000, 1), Vec::new());
+    let (mut out, mut back, mut after) = (Frames::default(), Frames::default(), Frames::default());
+    let [near, far] = &mut pair.sides;
+    assert_eq!(near.write(mine, &sent, now), Ok(sent.len()));
+    assert!(near.transmit(now, &mut out));
+    out.0.iter().for_each(|frame| _ = far.receive(frame, now));
+    assert!(far.transmit(now, &mut back));
+    near.advance(due);
+    assert!(!near.transmit(due, &mut Full));
+    assert_eq!(near.counters().probes, 1);
+    back.0.iter().for_each(|frame| _ = near.receive(frame, due));
+    assert!(near.transmit(due, &mut after));
+    assert_eq!(after.0.len(), 0, "all is acknowledged");
+    pair.now = due;
+    pair.run(1_200_000 * MS);
+    assert_eq!(pair.sides[0].status(mine).map(|status| status.state), Some(State::Established));
+    assert_eq!(pair.sides[0].counters().timeouts, 0);
+    pair.read(1, yours, &mut received);
+    assert_eq!(received, sent);
+}
+
+/// The next hop answers nobody for a while: what waits for it meanwhile is no retransmission.
+#[test]
+fn who_has_nothing_in_flight_outlives_a_silent_neighbour() {
+    let tcp = TcpConfig { keep_alive: 60_000 * MS, ..TcpConfig::default() };
+    for writes in [false, true] {
+        let mut pair = Pair::new(Path::CLEAN, tcp, 1);
+        let [mine, yours] = pair.connected(false);
+        pair.run(50_000 * MS);
+        pair.path.loss = 1_000;
+        // the first question goes to the address that was known: from then on there is none
+        pair.run(20_000 * MS);
+        let sent = payload(5_000, 1);
+        if writes {
+            assert_eq!(pair.sides[0].write(mine, &sent, pair.now), Ok(sent.len()));
+            pair.run(5_000 * MS);
+        } else {
+            pair.run(55_000 * MS);
+        }
+        pair.path.loss = 0;
+        pair.run(1_200_000 * MS);
+        for (side, handle) in pair.sides.iter().zip([mine, yours]) {
+            assert_eq!(side.status(handle).map(|status| status.state), Some(State::Established), "{writes}");
+            assert_eq!(side.counters().timeouts, 0, "{writes}");
+        }
+        let mut received = Vec::new();
+        pair.read(1, yours, &mut received);
+        assert!(received == if writes { &sent[..] } else { &[] }, "{writes}");
+    }
 }
 
 /// A megabyte that is shared: each connection holds all of it until it is acknowledged, in both directions, under loss, and none
