@@ -1,7 +1,7 @@
 //! Datagram sockets of two stacks, one at each end of a link.
 
 use crate::link::{Pair, Path};
-use crate::wire::{Frames, MS, ip};
+use crate::wire::{Frames, Full, MS, ip};
 use packet::ethernet::{self, Ethernet};
 use packet::{checksum, ipv4};
 use stack::{Arrival, DatagramError, SendOutcome, Sent, SocketHandle, SocketKind, Stack, TcpConfig};
@@ -61,6 +61,59 @@ fn datagrams_wait_for_the_next_hop_and_keep_their_order() {
         assert_eq!(receive(&mut pair.sides[1], there), (Arrival::Datagram(7, false), b"at once".to_vec()));
         assert_eq!(pair.sides[1].event(), None);
     }
+}
+
+#[test]
+fn a_short_datagram_does_not_overtake_the_fragments_of_a_long_one() {
+    const SIZES: [usize; 4] = [3_000, 100, 5_000, 50];
+    for v6 in [false, true] {
+        let mut pair = pair();
+        let here = open(&mut pair, 0, SocketKind::Udp, 40_000, v6);
+        let there = open(&mut pair, 1, SocketKind::Udp, 40_000, v6);
+        let arrived = |pair: &mut Pair| {
+            let mut buffer = [0; 8192];
+            SIZES.map(|_| match pair.sides[1].receive_datagram(there, &mut buffer) {
+                Arrival::Datagram(len, _) => len,
+                other => panic!("{other:?}"),
+            })
+        };
+        // first they wait for the next hop, then each goes at once
+        for _ in 0..2 {
+            for size in SIZES {
+                assert_eq!(send(&mut pair, here, &vec![1; size]), Sent::Taken);
+            }
+            pair.run(100 * MS);
+            assert_eq!(arrived(&mut pair), SIZES);
+        }
+        // what a full port takes no fragments of, it takes no datagram behind
+        let (now, stack) = (pair.now, &mut pair.sides[0]);
+        assert_eq!(stack.send_datagram(here, &[1; 3_000], now, &mut Full), Sent::Taken);
+        assert_eq!(stack.send_datagram(here, &[1; 100], now, &mut Full), Sent::Full);
+    }
+}
+
+#[test]
+fn the_answers_of_a_server_keep_their_order() {
+    let mut pair = pair();
+    let here = open(&mut pair, 0, SocketKind::Udp, 5683, false);
+    pair.sides[1].listen_datagrams(SocketAddr::new(ip(1, false), 5683), ROOM);
+    let asks = pair.sides[0].socket_local(here).expect("an address");
+    let answer = |pair: &mut Pair, size| {
+        let (now, mut out) = (pair.now, Frames::default());
+        let outcome = pair.sides[1].send_datagram_to(asks, &vec![1; size], now, &mut out);
+        out.0.iter().for_each(|frame| _ = pair.sides[0].receive(frame, now));
+        outcome
+    };
+    // the first asks for the next hop
+    assert_eq!(answer(&mut pair, 1), SendOutcome::Later);
+    pair.run(100 * MS);
+    for size in [3_000, 100] {
+        assert_eq!(answer(&mut pair, size), SendOutcome::Sent);
+    }
+    pair.run(100 * MS);
+    let mut buffer = [0; 4096];
+    assert_eq!(pair.sides[0].receive_datagram(here, &mut buffer), Arrival::Datagram(3_000, true));
+    assert_eq!(pair.sides[0].receive_datagram(here, &mut buffer), Arrival::Datagram(100, false));
 }
 
 #[test]

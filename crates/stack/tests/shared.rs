@@ -1,8 +1,10 @@
 //! A port whose flows two stacks share: whichever receives a frame, its owner gets it, and nobody else answers.
 
+use crate::datagrams::error;
 use crate::wire::{Frames, MS, config, ip};
 use stack::{
-    Arrival, Handle, Received, Recipient, SendOutcome, Share, SocketHandle, SocketKind, Stack, TcpConfig,
+    Arrival, DatagramError, DropReason, Handle, Received, Recipient, SendOutcome, Share, SocketHandle,
+    SocketKind, Stack, TcpConfig,
 };
 use std::net::SocketAddr;
 
@@ -197,4 +199,84 @@ fn one_worker_answers_arp_and_each_echo_has_one_reply() {
     let sent = shared.workers.each_ref().map(|one| one.counters().frames_sent);
     // one answer of ARP by the first; each worker asks for the peer, too, when it needs it: echoes are answered as they come
     assert_eq!(sent.iter().sum::<u64>(), 9, "{sent:?}");
+}
+
+/// Frames that each worker is given count once when they are dropped, whichever receives them.
+#[test]
+fn what_both_workers_hear_of_and_neither_takes_is_counted_once() {
+    for queue in BOTH {
+        let mut shared = Shared::new(queue);
+        let sockets: Vec<_> =
+            (0..20).map(|n| (n % 2, socket(&mut shared.workers[n % 2], SocketKind::Udp, 9))).collect();
+        let mut packets = Vec::new();
+        for repeat in 0..2 {
+            for (worker, socket) in &sockets {
+                let mut out = Frames::default();
+                shared.workers[*worker].send_datagram(*socket, b"anybody?", shared.now, &mut out);
+                out.0.iter().for_each(|frame| _ = shared.peer.receive(frame, shared.now));
+                packets.extend(out.0.into_iter().filter(|_| repeat == 1));
+            }
+            shared.run(300 * MS);
+            for (worker, socket) in &sockets {
+                let arrival = shared.workers[*worker].receive_datagram(*socket, &mut [0; 64]);
+                let refused = DatagramError::Icmp { v6: false, kind: 3, code: 3 };
+                assert_eq!(arrival, Arrival::Error(refused, 1));
+            }
+        }
+        let dropped = |shared: &Shared, why| {
+            shared.workers.iter().map(|worker| worker.counters().dropped(why)).sum::<u64>()
+        };
+        assert_eq!(dropped(&shared, DropReason::ForeignIcmp), 0, "each is of one of them");
+        assert_eq!(packets.len(), 20);
+        // to another port: nobody's, of either worker's share; and such that quote no flow
+        for packet in &packets {
+            let mut foreign = packet[14..].to_vec();
+            foreign[23] ^= 64;
+            shared.arrive(&error(3, 3, &foreign));
+            shared.arrive(&error(3, 3, &foreign[..10]));
+        }
+        assert_eq!(dropped(&shared, DropReason::ForeignIcmp), 40);
+        // segments and echoes that nobody sent: IPv4 with DF, protocol 6 or 1
+        for protocol in [6, 1] {
+            let mut foreign = packets[0][14..].to_vec();
+            foreign[9] = protocol;
+            shared.arrive(&error(3, 1, &foreign));
+        }
+        assert_eq!(dropped(&shared, DropReason::ForeignIcmp), 42);
+        // a request for the time (RFC 792)
+        shared.arrive(&error(13, 0, &[0; 12]));
+        assert_eq!(dropped(&shared, DropReason::NotForUs), 1);
+        // the first piece of a packet, again with another end, and one of which the rest never comes
+        let piece = |(protocol, identification): (u8, u8), field: u16, bytes: usize| {
+            let mut frame = error(8, 0, &vec![0; bytes]);
+            frame[19] = identification;
+            frame[20..22].copy_from_slice(&field.to_be_bytes());
+            frame[23] = protocol;
+            frame[24..26].fill(0);
+            let sum = packet::checksum::of(&frame[14..34]).to_be_bytes();
+            frame[24..26].copy_from_slice(&sum);
+            frame
+        };
+        [16, 8].iter().for_each(|bytes| shared.arrive(&piece((1, 1), 0x2000, *bytes)));
+        assert_eq!(dropped(&shared, DropReason::Fragment), 1);
+        shared.arrive(&piece((1, 2), 0x2000, 16));
+        shared.now += 61_000 * MS;
+        shared.arrive(&piece((1, 3), 0x2000, 16));
+        assert_eq!(dropped(&shared, DropReason::Fragment), 2);
+        // a packet that is put together, of what has no flows: SCTP
+        [0x2000, 3].iter().for_each(|field| shared.arrive(&piece((132, 4), *field, 16)));
+        assert_eq!(dropped(&shared, DropReason::NotForUs), 2);
+        // ARP of what is no Ethernet, and from no station
+        let (mac, theirs, ours) = (crate::wire::mac(1), [10, 0, 0, 2].into(), [10, 0, 0, 1].into());
+        let mut asks = vec![0; packet::arp::FRAME];
+        packet::arp::Arp::request(mac, theirs, ours)
+            .emit_tagged(&mut asks, &packet::ethernet::Tags::NONE)
+            .expect("room");
+        let (mut odd, mut group) = (asks.clone(), asks);
+        odd[15] = 9;
+        group[22] = 0xff;
+        [odd, group].iter().for_each(|frame| shared.arrive(frame));
+        let both = [DropReason::Malformed, DropReason::BadSource].map(|why| dropped(&shared, why));
+        assert_eq!(both, [1, 1]);
+    }
 }

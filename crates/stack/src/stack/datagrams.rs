@@ -1,6 +1,6 @@
 //! Datagram sockets of a stack: open, send, receive, close; datagrams and ICMP errors that arrive for them.
 
-use super::frames::Replies;
+use super::frames::{Replies, send_ready};
 use super::icmp::told_mtu;
 use super::{ConnectError, REPLIES, Stack, hash};
 use crate::config::Config;
@@ -67,7 +67,9 @@ impl Line<'_> {
         let v6 = !tuple.local.is_ipv4();
         let body = datagram_size(kind, bytes);
         if body + if v6 { ipv6::LEN } else { ipv4::LEN } <= mtu.into() {
-            let sent = send_datagram(to, &link, kind, tuple, bytes);
+            // it does not overtake the fragments of one that was sent before
+            let sent = send_ready(self.replies, self.spare, self.counters, to)
+                && send_datagram(to, &link, kind, tuple, bytes);
             self.counters.datagrams_sent += u64::from(sent);
             self.counters.frames_sent += u64::from(sent);
             return sent;
@@ -349,7 +351,7 @@ impl Stack {
         let answered = kind == SocketKind::Udp
             && self.listening.as_ref().is_some_and(|one| tuple.is_some_and(|tuple| one.has_answered(&tuple)));
         if found.is_none() && !answered {
-            return self.counters.drop(DropReason::ForeignIcmp);
+            return self.drop_foreign(tuple.as_ref());
         }
         if let Some(told) = told_mtu(message, v6)
             && !self.paths.learn(remote.ip(), told, self.config.mtu, now)

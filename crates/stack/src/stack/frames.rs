@@ -50,6 +50,11 @@ fn is_source_routed(frame: &[u8], layers: &Layers) -> bool {
     false
 }
 
+/// Whether what this protocol carries is of a flow, which one worker has.
+fn is_of_flow(carried: u8) -> bool {
+    matches!(carried, protocol::TCP | protocol::UDP | protocol::ICMP | protocol::ICMPV6)
+}
+
 /// A place for one reply.
 pub(super) struct Replies<'a> {
     pub replies: &'a mut VecDeque<Vec<u8>>,
@@ -67,6 +72,22 @@ impl Transmit for Replies<'_> {
         self.replies.push_back(frame);
         self.replies.back_mut().map(Vec::as_mut_slice)
     }
+}
+
+/// Send the frames that are ready, as long as `to` takes them; whether that was all.
+pub(super) fn send_ready(
+    replies: &mut VecDeque<Vec<u8>>,
+    spare: &mut Vec<Vec<u8>>,
+    counters: &mut Counters,
+    to: &mut impl Transmit,
+) -> bool {
+    while let Some(reply) = replies.front() {
+        let Some(frame) = to.frame(reply.len()) else { return false };
+        frame.copy_from_slice(reply);
+        counters.frames_sent += 1;
+        spare.extend(replies.pop_front());
+    }
+    true
 }
 
 /// Ask for the Ethernet address of `ip`.
@@ -161,7 +182,7 @@ impl Stack {
         match layers.protocol {
             protocol::TCP => self.take_tcp(frame, (layers, is_checked), from, now),
             protocol::UDP => self.take_udp(frame, (layers, is_checked), from, now),
-            protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, layers, now),
+            protocol::ICMP | protocol::ICMPV6 => self.take_icmp(frame, (layers, recipient), now),
             _ => self.counters.drop(DropReason::NotForUs),
         }
         recipient
@@ -172,15 +193,38 @@ impl Stack {
         let mut whole = std::mem::take(&mut self.whole);
         match self.fragments.take(frame, now, &mut whole) {
             Ok(true) => match Layers::find(&whole) {
-                // each stack has the fragments: what is another's flow is taken there
-                Ok(layers) => _ = self.take_packet(&whole, (&layers, false), from, now),
-                Err(_) => self.counters.drop(DropReason::Malformed),
+                Ok(layers) if self.takes_whole(&whole, &layers) => {
+                    self.take_packet(&whole, (&layers, false), from, now);
+                }
+                Ok(_) => {}
+                Err(_) => self.drop_once(Recipient::All, DropReason::Malformed),
             },
             Ok(false) => {}
-            Err(why) => self.counters.drop(why),
+            Err(why) => self.drop_once(Recipient::All, why),
         }
-        self.counters.drops[DropReason::Fragment as usize] += self.fragments.given_up();
+        for _ in 0..self.fragments.given_up() {
+            self.drop_once(Recipient::All, DropReason::Fragment);
+        }
         self.whole = whole;
+    }
+
+    /// Each stack has put this packet together: whether it is this one's. What is of no flow is the first one's.
+    fn takes_whole(&self, whole: &[u8], layers: &Layers) -> bool {
+        let share = self.config.share;
+        let ips = Self::destination(whole, layers);
+        match ips.map(|ips| share.recipient(whole, layers, ips)) {
+            Some(Recipient::Worker(_)) => false,
+            Some(Recipient::All) => true,
+            Some(Recipient::Here) if is_of_flow(layers.protocol) => true,
+            Some(Recipient::Here) | None => share.answers(),
+        }
+    }
+
+    /// A frame that `recipient` takes is dropped. What each stack is given is counted by the one that answers for all.
+    pub(super) fn drop_once(&mut self, recipient: Recipient, why: DropReason) {
+        if recipient != Recipient::All || self.config.share.answers() {
+            self.counters.drop(why);
+        }
     }
 
     pub(super) fn reply(&mut self, len: usize) -> Option<&mut [u8]> {
@@ -196,26 +240,26 @@ impl Stack {
         replies.back_mut().map(Vec::as_mut_slice)
     }
 
-    /// Another host has an address of ours. Told once, by the stack that answers for all.
+    /// Another host has an address of ours.
     pub(super) fn duplicate_address(&mut self) -> Recipient {
-        if self.config.share.answers() {
-            self.counters.drop(DropReason::DuplicateAddress);
-        }
+        self.drop_once(Recipient::All, DropReason::DuplicateAddress);
         Recipient::All
     }
 
     fn take_arp(&mut self, frame: &[u8], now: u64) {
-        let Some(message) = Arp::parse(frame) else { return self.counters.drop(DropReason::Malformed) };
-        let config = &self.config;
-        let is_echo = message.sender_mac == config.mac && self.owns(message.sender.into());
+        let Some(message) = Arp::parse(frame) else {
+            return self.drop_once(Recipient::All, DropReason::Malformed);
+        };
+        let is_echo = message.sender_mac == self.config.mac && self.owns(message.sender.into());
         if is_echo || !is_station(message.sender_mac) {
-            return self.counters.drop(DropReason::BadSource);
+            return self.drop_once(Recipient::All, DropReason::BadSource);
         }
         if self.owns(message.sender.into()) {
             // RFC 5227 section 2.4
             self.duplicate_address();
             return;
         }
+        let config = &self.config;
         let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
         let (change, answer) = self.neighbours.arp(&message, config.mac, owns, now);
         let tags = config.tags;

@@ -7,6 +7,7 @@ use crate::counters::DropReason;
 use crate::fragments::{cut, pieces};
 use crate::path_mtu::segment_size;
 use crate::seq::Seq;
+use crate::share::Recipient;
 use packet::icmp_error::{IcmpError, PacketOutcome};
 use packet::layers::protocol;
 use packet::nd::{self, Nd};
@@ -22,13 +23,13 @@ pub(super) fn told_mtu(message: &[u8], v6: bool) -> Option<u32> {
 }
 
 impl Stack {
-    pub(super) fn take_icmp(&mut self, frame: &[u8], layers: &Layers, now: u64) {
+    pub(super) fn take_icmp(&mut self, frame: &[u8], (layers, recipient): (&Layers, Recipient), now: u64) {
         let Some((_, local)) = Self::destination(frame, layers) else { return };
         if let Some(message) = Nd::parse(frame) {
             return self.take_nd(&message, now);
         }
         if !self.owns(local) {
-            return self.counters.drop(DropReason::NotForUs);
+            return self.drop_once(recipient, DropReason::NotForUs);
         }
         if let Some(error) = IcmpError::parse(frame, layers) {
             return self.take_icmp_error(&error, layers.segment(frame), layers.is_v6(), now);
@@ -36,19 +37,23 @@ impl Stack {
         if self.take_echo_reply(frame, layers) {
             return;
         }
+        if recipient == Recipient::All {
+            // no echo request: that is of one flow
+            return self.drop_once(recipient, DropReason::NotForUs);
+        }
         self.reply_echo(frame, layers, now);
     }
 
     fn take_nd(&mut self, message: &Nd, now: u64) {
-        let config = &self.config;
         if message.mac.is_some_and(|mac| !is_station(mac)) {
-            return self.counters.drop(DropReason::BadSource);
+            return self.drop_once(Recipient::All, DropReason::BadSource);
         }
         if message.operation != nd::Operation::Solicitation && self.owns(message.target.into()) {
             // RFC 4862 section 5.4.4
             self.duplicate_address();
             return;
         }
+        let config = &self.config;
         let owns = |ip| config.share.answers() && config.addresses.binary_search(&ip).is_ok();
         let (change, answer) = self.neighbours.nd(message, config.mac, owns, now);
         let tags = config.tags;
@@ -93,20 +98,32 @@ impl Stack {
         self.spare.push(reply);
     }
 
+    /// An ICMP error quotes no packet of ours. Each stack was given it: the one that would have the flow counts it, and the
+    /// first where none is quoted.
+    pub(super) fn drop_foreign(&mut self, flow: Option<&Tuple>) {
+        let share = self.config.share;
+        let is_own = flow.map_or(share.answers(), |flow| {
+            share.has((flow.local, flow.remote), (flow.local_port, flow.remote_port))
+        });
+        if is_own {
+            self.counters.drop(DropReason::ForeignIcmp);
+        }
+    }
+
     /// An ICMP message about a segment of ours. It is believed when it quotes what is in flight (RFC 5927 section 4.1); what
     /// it says ends a handshake only: later it may be wrong, or pass (RFC 9293 section 3.9.2.2).
     fn take_icmp_error(&mut self, error: &IcmpError, message: &[u8], v6: bool, now: u64) {
         if let Some(quoted) = error.quoted.filter(|quoted| quoted.protocol != protocol::TCP) {
             return self.take_datagram_error(error, &quoted, message, now);
         }
-        let quoted = error.quoted;
-        let found = quoted.and_then(|quoted| {
+        let tuple = error.quoted.map(|quoted| {
             let (local, remote) = (quoted.source, quoted.destination);
             let (local_port, remote_port) = (local.port(), remote.port());
-            let tuple = Tuple { local: local.ip(), remote: remote.ip(), local_port, remote_port };
-            Some((self.find(self.hash(&tuple), &tuple)?, Seq(quoted.sequence?)))
+            Tuple { local: local.ip(), remote: remote.ip(), local_port, remote_port }
         });
-        let Some((index, sequence)) = found else { return self.counters.drop(DropReason::ForeignIcmp) };
+        let found = tuple
+            .and_then(|tuple| Some((self.find(self.hash(&tuple), &tuple)?, Seq(error.quoted?.sequence?))));
+        let Some((index, sequence)) = found else { return self.drop_foreign(tuple.as_ref()) };
         let conn = &mut self.connections[index as usize];
         if sequence.before(conn.una) || !sequence.before(conn.nxt) {
             return self.counters.drop(DropReason::ForeignIcmp);

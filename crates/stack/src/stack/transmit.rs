@@ -1,6 +1,7 @@
 //! Frames out: replies first, then datagrams that waited, then what connections have to send.
 
 use super::Stack;
+use super::frames::send_ready;
 use crate::connection::{Env, flag};
 use crate::neighbours::Reach;
 use crate::offload::Large;
@@ -11,13 +12,9 @@ use packet::{ethernet, ipv4, ipv6};
 impl Stack {
     /// Send what is to be sent, as long as `to` takes it; whether that was all.
     pub fn transmit(&mut self, now: u64, to: &mut impl Transmit) -> bool {
-        while let Some(reply) = self.replies.front() {
-            let Some(frame) = to.frame(reply.len()) else { return false };
-            frame.copy_from_slice(reply);
-            self.counters.frames_sent += 1;
-            self.spare.extend(self.replies.pop_front());
-        }
-        if !self.transmit_pending(now, to) {
+        if !send_ready(&mut self.replies, &mut self.spare, &mut self.counters, to)
+            || !self.transmit_pending(now, to)
+        {
             return false;
         }
         for _ in 0..self.queue.len() {
