@@ -1,11 +1,12 @@
 //! MQTT broker, 3.1.1 and 5.0: QoS 0 to 2, retained messages, wills, sessions that outlive their connection.
 //!
 //! Section numbers are those of OASIS MQTT 5.0. There are no shared subscriptions, topic aliases or subscription identifiers,
-//! which CONNACK says to clients of 5.0 (section 3.2.2.3).
+//! which CONNACK says to clients of 5.0 (section 3.2.2.3). A will is not delayed, and messages do not expire.
 
 mod client;
 mod connect;
 mod retained;
+mod sessions;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
@@ -15,10 +16,10 @@ use crate::share::Share;
 use crate::{ConnectionId, Counters, Output, Service, Settings};
 use client::{Client, Message};
 use protocol::mqtt::Version;
-use protocol::mqtt::property::{Properties, TOPIC_ALIAS};
+use protocol::mqtt::property::{Properties, SESSION_EXPIRY, TOPIC_ALIAS};
 use protocol::mqtt::wire::{Ack, Filters, Frame, MalformedPacket, Packet, Publish, frame, parse};
 use retained::Retained;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use subscriptions::{Subscription, Subscriptions};
 use unsubscribe::{UNSUBSCRIBE, unsubscribe};
@@ -53,6 +54,8 @@ pub struct Mqtt {
     /// Numbers in `clients` that nobody has.
     free: Vec<u32>,
     names: HashMap<Box<str>, u32>,
+    /// Clients that are away and whose sessions end, by the time when they do.
+    away: BTreeSet<(u64, u32)>,
     /// Names given to clients that brought none.
     named: u64,
     subscriptions: Subscriptions,
@@ -66,7 +69,7 @@ pub struct Mqtt {
 #[derive(Debug)]
 struct Connection {
     version: Version,
-    /// Its client, after CONNECT.
+    /// Its client, from CONNECT on until it is being closed.
     client: Option<u32>,
     /// Nanoseconds without a packet after which it is closed; 0: never.
     silence: u64,
@@ -93,6 +96,8 @@ struct Counts {
     sent: [u64; 3],
     acknowledgements: u64,
     not_kept: u64,
+    too_large: u64,
+    expired: u64,
     subscribes: u64,
     pings: u64,
     protocol_errors: u64,
@@ -110,6 +115,7 @@ impl Mqtt {
             clients: Vec::new(),
             free: Vec::new(),
             names: HashMap::new(),
+            away: BTreeSet::new(),
             named: 0,
             subscriptions: Subscriptions::default(),
             retained: Retained::default(),
@@ -122,7 +128,7 @@ impl Mqtt {
         self.connections.get_mut(id.slot as usize)?.as_mut()
     }
 
-    /// Say why (5.0 only), and close.
+    /// Say why (5.0 only), and close. The client is away from now on.
     fn end(&mut self, id: ConnectionId, code: u8, out: &mut Output) {
         let Some(connection) = self.connection(id) else { return };
         connection.ends = true;
@@ -131,6 +137,7 @@ impl Mqtt {
             out.send(id, |out| packet.emit(Version::V5, out));
         }
         out.close(id);
+        self.leave(id, out.now);
     }
 
     fn packet(
@@ -169,13 +176,20 @@ impl Mqtt {
                 self.counters.pings += 1;
                 out.send(id, |out| Packet::PingResp.emit(version, out));
             }
-            Packet::Disconnect { code, .. } => {
+            Packet::Disconnect { code, properties } => {
+                // section 3.14.2.2.2: it may say anew how long its session is kept, but not that it is kept after all
+                let keeps = properties.number(SESSION_EXPIRY).map(sessions::kept_for);
+                if keeps.is_some_and(|keeps| !self.clients[client as usize].keep_for(keeps)) {
+                    self.violated(id, reason::PROTOCOL_ERROR, out);
+                    return Ok(());
+                }
                 // section 3.14.2.1: code 4 asks for the will
                 if let Some(connection) = self.connection(id) {
                     connection.ends = true;
                     connection.will = connection.will.take().filter(|_| code != 0);
                 }
                 out.close(id);
+                self.leave(id, now);
             }
             _ => self.violated(id, reason::PROTOCOL_ERROR, out),
         }
@@ -219,11 +233,13 @@ impl Mqtt {
 
     /// Send a message to all who have subscribed to it, once each.
     fn distribute(&mut self, publish: &Publish<'_>, from: Option<u32>, out: &mut Output) {
+        self.end_expired(out.now);
         let mut receivers = std::mem::take(&mut self.receivers);
         self.subscriptions.matching(publish.topic, from, &mut receivers);
         let mut kept = None;
         for one in &receivers {
-            self.deliver(one.client, publish, publish.qos.min(one.qos), false, &mut kept, out);
+            let (qos, retain) = (publish.qos.min(one.qos), publish.retain && one.retain_as_published);
+            self.deliver(one.client, publish, qos, retain, &mut kept, out);
         }
         receivers.clear();
         self.receivers = receivers;
@@ -240,13 +256,18 @@ impl Mqtt {
         out: &mut Output,
     ) {
         let one = &mut self.clients[client as usize];
+        if one.is_expired(out.now) {
+            return;
+        }
         let connection =
             one.connection.and_then(|id| Some((id, self.connections[id.slot as usize].as_ref()?.version)));
         if qos == 0 {
             if let Some((id, version)) = connection {
-                self.counters.sent[0] += 1;
                 let sent = Publish { dup: false, qos, retain, id: 0, ..*publish };
-                out.send(id, |out| Packet::Publish(sent).emit(version, out));
+                let fits =
+                    out.send_within(id, one.packet_max, |out| Packet::Publish(sent).emit(version, out));
+                self.counters.sent[0] += u64::from(fits);
+                self.counters.too_large += u64::from(!fits);
             }
             return;
         }
@@ -255,21 +276,36 @@ impl Mqtt {
             self.counters.not_kept += u64::from(!one.queue(Arc::clone(message), qos, retain));
             return;
         };
-        self.counters.sent[usize::from(qos)] += 1;
+        self.send(client, (id, version), message, qos, retain, out);
+    }
+
+    /// Send a message that is to be acknowledged. One that is larger than the client takes is left out, as if it had been.
+    fn send(
+        &mut self,
+        client: u32,
+        (id, version): (ConnectionId, Version),
+        message: &Arc<Message>,
+        qos: u8,
+        retain: bool,
+        out: &mut Output,
+    ) {
+        let one = &mut self.clients[client as usize];
         let number = one.begin(Arc::clone(message), qos, retain);
-        out.send(id, |out| message.emit(version, qos, number, retain, false, out));
+        if out.send_within(id, one.packet_max, |out| message.emit(version, qos, number, retain, false, out)) {
+            self.counters.sent[usize::from(qos)] += 1;
+        } else {
+            self.counters.too_large += 1;
+            one.acknowledged(number);
+        }
     }
 
     /// Send what waited for an acknowledgement of something earlier, or for the client to come back.
     fn send_queued(&mut self, client: u32, out: &mut Output) {
-        let one = &mut self.clients[client as usize];
-        let Some(id) = one.connection else { return };
+        let Some(id) = self.clients[client as usize].connection else { return };
         let Some(connection) = self.connections[id.slot as usize].as_ref() else { return };
         let version = connection.version;
-        while let Some((message, qos, retain)) = one.next_queued() {
-            self.counters.sent[usize::from(qos)] += 1;
-            let number = one.begin(Arc::clone(&message), qos, retain);
-            out.send(id, |out| message.emit(version, qos, number, retain, false, out));
+        while let Some((message, qos, retain)) = self.clients[client as usize].next_queued() {
+            self.send(client, (id, version), &message, qos, retain, out);
         }
     }
 
@@ -310,6 +346,7 @@ impl Mqtt {
                 client,
                 qos: options & 3,
                 no_local: version == Version::V5 && options & 4 != 0,
+                retain_as_published: version == Version::V5 && options & 8 != 0,
             };
             let code = if filter.starts_with("$share/") {
                 reason::NO_SHARED
@@ -367,16 +404,6 @@ impl Mqtt {
             .collect();
         out.send(id, |out| unsubscribe::acknowledge(version, number, &codes, out));
         Ok(())
-    }
-
-    /// Forget a client: nothing of its session is kept.
-    fn forget(&mut self, client: u32) {
-        let one = std::mem::take(&mut self.clients[client as usize]);
-        for filter in &one.filters {
-            self.subscriptions.remove(filter, client);
-        }
-        self.names.remove(&one.name);
-        self.free.push(client);
     }
 }
 
@@ -438,19 +465,10 @@ impl Service for Mqtt {
 
     fn closed(&mut self, id: ConnectionId, out: &mut Output) {
         self.counters.open -= 1;
+        self.leave(id, out.now);
         let Some(connection) = self.connections.get_mut(id.slot as usize).and_then(Option::take) else {
             return;
         };
-        if let Some(client) = connection.client {
-            let one = &mut self.clients[client as usize];
-            // another connection of the same client may have taken its place
-            if one.connection == Some(id) {
-                one.connection = None;
-                if !one.leave(out.now) {
-                    self.forget(client);
-                }
-            }
-        }
         if let Some((message, retain)) = connection.will {
             let publish = Publish { retain, ..message.publish() };
             self.retained.keep(&publish);
@@ -475,6 +493,8 @@ impl Service for Mqtt {
             ("messages_sent", c.sent.iter().sum()),
             ("acknowledgements_received", c.acknowledgements),
             ("messages_not_kept", c.not_kept),
+            ("messages_too_large", c.too_large),
+            ("sessions_expired", c.expired),
             ("subscribes", c.subscribes),
             ("retained_messages", self.retained.len() as u64),
             ("pings", c.pings),

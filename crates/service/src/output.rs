@@ -34,13 +34,28 @@ pub struct Output {
 impl Output {
     /// Send to a connection what `write` appends.
     pub fn send(&mut self, to: ConnectionId, write: impl FnOnce(&mut Vec<u8>)) {
+        self.send_within(to, usize::MAX, write);
+    }
+
+    /// The same unless that is more than `limit` bytes; whether it is sent.
+    pub(crate) fn send_within(
+        &mut self,
+        to: ConnectionId,
+        limit: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
         let before = self.bytes.len();
         write(&mut self.bytes);
         let added = self.bytes.len() - before;
+        if added > limit {
+            self.bytes.truncate(before);
+            return false;
+        }
         match self.actions.last_mut() {
             Some(Action::Send(last, length)) if *last == to => *length += added,
             _ => self.actions.push(Action::Send(to, added)),
         }
+        true
     }
 
     /// Send so many bytes `x`. The next bytes to this connection are sent after [`crate::Service::received`] was called again.

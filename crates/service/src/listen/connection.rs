@@ -31,6 +31,8 @@ pub(super) struct Connection<S> {
     pub ended: bool,
     /// What came and was not used.
     pub input: Vec<u8>,
+    /// Some of it was not passed, as too much was on its way.
+    pub stopped: bool,
     /// What waits to be sent, from `sent` on, and bytes that say nothing after it.
     output: Vec<u8>,
     sent: usize,
@@ -52,6 +54,7 @@ impl<S> Connection<S> {
             stage: Stage::Open,
             ended: false,
             input: Vec::new(),
+            stopped: false,
             output: Vec::new(),
             sent: 0,
             fill: 0,

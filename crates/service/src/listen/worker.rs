@@ -1,5 +1,8 @@
 //! One worker: its connections, their timers and delayed replies.
 
+#[cfg(test)]
+mod tests;
+
 use super::board::Board;
 use super::connection::{Connection, Stage};
 use super::network::{Event, Network};
@@ -76,17 +79,7 @@ impl<N: Network> Worker<N> {
         while !board.over.load(Ordering::Relaxed) {
             // before what came up to now is read
             let asked = board.asked.load(Ordering::Relaxed);
-            self.wait()?;
-            self.out.now = self.now();
-            for at in 0..self.events.len() {
-                let event = self.events[at];
-                match event {
-                    Event::Accept => self.accept(service)?,
-                    Event::Ready { slot, room, input } => self.ready(slot, (room, input), service),
-                }
-            }
-            self.run_timers(service);
-            self.settle(service);
+            self.turn(service, TURN)?;
             if asked > answered || told.elapsed() >= TURN {
                 (told, answered) = (Instant::now(), asked);
                 board.leave(number, asked, self.counters(service));
@@ -96,6 +89,22 @@ impl<N: Network> Worker<N> {
         for slot in &mut self.slots {
             slot.connection.take().into_iter().for_each(|connection| self.network.close(connection.stream));
         }
+        Ok(())
+    }
+
+    /// Take what came, which is waited for until something is due, for `longest` at most, and do what is due.
+    fn turn(&mut self, service: &mut impl Service, longest: Duration) -> io::Result<()> {
+        self.wait(longest)?;
+        self.out.now = self.now();
+        for at in 0..self.events.len() {
+            let event = self.events[at];
+            match event {
+                Event::Accept => self.accept(service)?,
+                Event::Ready { slot, room, input } => self.ready(slot, (room, input), service),
+            }
+        }
+        self.run_timers(service);
+        self.settle(service);
         Ok(())
     }
 
@@ -109,13 +118,13 @@ impl<N: Network> Worker<N> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    fn wait(&mut self, longest: Duration) -> io::Result<()> {
         let now = self.now();
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
         let lingering = self.lingering.front().map(|(at, _)| *at);
         let delayed = self.delayed.front().map(|(at, ..)| *at);
         let next = [timer, lingering, delayed].into_iter().flatten().min();
-        let left = next.map_or(TURN, |at| Duration::from_nanos(at.saturating_sub(now)).min(TURN));
+        let left = next.map_or(longest, |at| Duration::from_nanos(at.saturating_sub(now)).min(longest));
         self.events.clear();
         self.network.wait(left, &mut self.events)
     }
@@ -217,7 +226,7 @@ impl<N: Network> Worker<N> {
         }
     }
 
-    /// Pass bytes as long as they are used; how many were.
+    /// Pass bytes as long as they are used and the connection is not full; how many were.
     fn pass(&mut self, id: ConnectionId, bytes: &[u8], service: &mut impl Service) -> usize {
         let mut used = 0;
         while used < bytes.len() && self.get(id).is_some_and(|one| one.stage == Stage::Open && !one.is_full())
@@ -228,6 +237,9 @@ impl<N: Network> Worker<N> {
             if taken == 0 {
                 break;
             }
+        }
+        if let Some(connection) = self.get(id) {
+            connection.stopped = used < bytes.len() && connection.is_full();
         }
         used
     }
@@ -318,7 +330,8 @@ impl<N: Network> Worker<N> {
             if taken > 0 {
                 service.sent(id, taken);
             }
-            if !connection.is_full() && !connection.input.is_empty() && !connection.waits_for_input {
+            // what has not come whole waits for more; what was left because of replies waits for them alone
+            if connection.stopped && !connection.is_full() {
                 self.go_on(id, service);
             }
             let until = self.out.now + LINGER;

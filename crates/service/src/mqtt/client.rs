@@ -11,6 +11,8 @@ use std::sync::Arc;
 const WINDOW: u32 = 1000;
 /// Messages that wait for a client, at most.
 const QUEUE: usize = 1000;
+/// A session without an end: how long it is kept, and when it is over.
+pub(super) const NEVER: u64 = u64::MAX;
 /// Subscription Identifier: it belongs to a subscription, and is not passed on.
 const SUBSCRIPTION_IDENTIFIER: u8 = 0x0b;
 /// Will Delay Interval: it belongs to a will, and is not passed on.
@@ -74,6 +76,11 @@ pub(super) enum Again {
 }
 
 impl Again {
+    pub fn id(&self) -> u16 {
+        let (Again::Message(_, _, id, _) | Again::Release(id)) = self;
+        *id
+    }
+
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) {
         match self {
             Again::Message(message, qos, id, retain) => message.emit(version, *qos, *id, *retain, true, out),
@@ -91,9 +98,11 @@ pub(super) struct Client {
     /// How long its session is kept when it is away, nanoseconds.
     keeps: u64,
     /// When its session is over, if it does not come back.
-    expires: u64,
+    pub expires: u64,
     /// Messages on their way that it takes at a time.
     window: u32,
+    /// Bytes of the largest packet that it takes.
+    pub packet_max: usize,
     last_id: u16,
     in_flight: VecDeque<InFlight>,
     waiting: VecDeque<(Arc<Message>, u8, bool)>,
@@ -106,16 +115,27 @@ impl Client {
         Self { name: name.into(), ..Self::default() }
     }
 
-    pub fn arrive(&mut self, id: ConnectionId, keeps: u64, receive_maximum: u32) {
+    pub fn arrive(&mut self, id: ConnectionId, keeps: u64, receive_maximum: u32, packet_max: usize) {
         self.connection = Some(id);
         self.keeps = keeps;
         self.window = receive_maximum.clamp(1, WINDOW);
+        self.packet_max = packet_max;
     }
 
-    /// It went away; whether its session is kept.
-    pub fn leave(&mut self, now: u64) -> bool {
+    /// It says anew how long its session is to be kept; whether it may.
+    pub fn keep_for(&mut self, keeps: u64) -> bool {
+        let may = self.keeps > 0 || keeps == 0;
+        if may {
+            self.keeps = keeps;
+        }
+        may
+    }
+
+    /// It went away; when its session is over, [`NEVER`] if it is kept without end.
+    pub fn leave(&mut self, now: u64) -> u64 {
+        self.connection = None;
         self.expires = now.saturating_add(self.keeps);
-        self.keeps > 0
+        self.expires
     }
 
     pub fn is_expired(&self, now: u64) -> bool {

@@ -1,7 +1,8 @@
 //! CONNECT (section 3.1): versions, names, sessions that are taken up again.
 
-use super::client::{Client, Message};
-use super::{Mqtt, PACKET_MAX, SECOND};
+use super::client::{Client, Message, NEVER};
+use super::sessions::kept_for;
+use super::{Mqtt, PACKET_MAX, SECOND, reason};
 use crate::{ConnectionId, Output};
 use protocol::mqtt::Version;
 use protocol::mqtt::property::{
@@ -13,8 +14,6 @@ use std::sync::Arc;
 /// Subscription Identifier Available and Shared Subscription Available (section 3.2.2.3).
 const SUBSCRIPTION_IDENTIFIERS: u8 = 0x29;
 const SHARED_SUBSCRIPTIONS: u8 = 0x2a;
-/// Sessions that are kept for clients that are away, at most.
-const SESSIONS_MAX: usize = 1_000_000;
 
 /// The version that a CONNECT asks for, if it is one that is known.
 fn version_of(body: &[u8]) -> Option<Version> {
@@ -81,29 +80,25 @@ impl Mqtt {
             format!("netdyno-{}", self.named)
         });
         let name = assigned.as_deref().unwrap_or(connect.client_id);
-        let mut client = self.names.get(name).copied();
-        if let Some(before) = client.and_then(|client| self.clients[client as usize].connection.take()) {
+        if let Some(before) =
+            self.names.get(name).and_then(|client| self.clients[*client as usize].connection)
+        {
             self.counters.taken_over += 1;
-            self.end(before, super::reason::TAKEN_OVER, out);
+            self.end(before, reason::TAKEN_OVER, out);
         }
-        let expired = |client: &u32| self.clients[*client as usize].is_expired(out.now);
-        if let Some(gone) = client.filter(|client| connect.clean || expired(client)) {
-            self.forget(gone);
-            client = None;
-        }
-        let session_present = client.is_some();
-        let client = client.unwrap_or_else(|| self.add(name));
+        self.end_expired(out.now);
+        let session = self.taken_up(name, connect.clean, out.now);
+        let session_present = session.is_some();
+        let client = session.unwrap_or_else(|| self.add(name));
         let keeps = match version {
             Version::V311 if connect.clean => 0,
-            Version::V311 => u64::MAX,
-            Version::V5 => match connect.properties.number(SESSION_EXPIRY).unwrap_or(0) {
-                u32::MAX => u64::MAX,
-                seconds => u64::from(seconds) * SECOND,
-            },
+            Version::V311 => NEVER,
+            Version::V5 => kept_for(connect.properties.number(SESSION_EXPIRY).unwrap_or(0)),
         };
-        let one = &mut self.clients[client as usize];
         let room = connect.properties.number(RECEIVE_MAXIMUM).unwrap_or(u32::from(u16::MAX));
-        one.arrive(id, if self.names.len() > SESSIONS_MAX { 0 } else { keeps }, room);
+        let packet_max =
+            connect.properties.number(MAXIMUM_PACKET_SIZE).map_or(usize::MAX, |most| most as usize);
+        self.clients[client as usize].arrive(id, keeps, room, packet_max);
         let (silence, now) = (u64::from(connect.keep_alive) * SECOND * 3 / 2, out.now);
         let will = connect.will.map(|will| {
             let publish = Publish {
@@ -135,8 +130,12 @@ impl Mqtt {
         let properties = written(&properties);
         out.send(id, |out| Packet::ConnAck { session_present, code: 0, properties }.emit(version, out));
         // section 4.4: what was not acknowledged is sent again, in order
-        for again in self.clients[client as usize].unacknowledged() {
-            out.send(id, |out| again.emit(version, out));
+        let one = &mut self.clients[client as usize];
+        for again in one.unacknowledged() {
+            if !out.send_within(id, packet_max, |out| again.emit(version, out)) {
+                self.counters.too_large += 1;
+                one.acknowledged(again.id());
+            }
         }
         self.send_queued(client, out);
     }

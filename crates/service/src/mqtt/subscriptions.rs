@@ -9,6 +9,8 @@ pub(super) struct Subscription {
     pub qos: u8,
     /// Not for messages of the client itself.
     pub no_local: bool,
+    /// Its messages say whether they were published to be retained (section 3.8.3.1).
+    pub retain_as_published: bool,
 }
 
 /// All subscriptions.
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn a_client_gets_a_message_once_with_its_highest_qos() {
         let mut all = Subscriptions::default();
-        let of = |client, qos| Subscription { client, qos, no_local: false };
+        let of = |client, qos| Subscription { client, qos, no_local: false, retain_as_published: false };
         assert!(all.add("a/b", of(1, 0)) && all.add("a/+", of(1, 2)) && all.add("#", of(2, 1)));
         assert!(!all.add("#", of(2, 0)));
         let mut found = Vec::new();

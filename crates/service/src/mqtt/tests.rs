@@ -5,7 +5,9 @@ use crate::settings::Protocol;
 use crate::{ConnectionId, Output, Service, Settings};
 use proptest::prelude::{ProptestConfig, proptest};
 use protocol::mqtt::Version;
-use protocol::mqtt::property::{Properties, SESSION_EXPIRY, Value, put, written};
+use protocol::mqtt::property::{
+    MAXIMUM_PACKET_SIZE, Properties, RECEIVE_MAXIMUM, SESSION_EXPIRY, Value, put, written,
+};
 use protocol::mqtt::wire::{Ack, Connect, Packet, Publish, Will, filters, frame, parse, put_filter};
 use std::collections::BTreeMap;
 
@@ -36,6 +38,14 @@ fn settings() -> Settings {
         drop_share: 0.0,
         seed: 1,
     }
+}
+
+fn numbers(properties: &[(u8, u32)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (id, number) in properties {
+        put(&mut bytes, *id, Value::Number(*number));
+    }
+    bytes
 }
 
 impl Bench {
@@ -128,16 +138,27 @@ impl Bench {
     }
 
     fn connect(&mut self, slot: u32, version: Version, name: &str, clean: bool) -> Vec<String> {
+        let kept = (version == Version::V5 && !clean).then_some((SESSION_EXPIRY, 100));
+        self.connect_with(slot, version, (name, clean), kept.as_slice())
+    }
+
+    fn connect_with(
+        &mut self,
+        slot: u32,
+        version: Version,
+        (client_id, clean): (&str, bool),
+        properties: &[(u8, u32)],
+    ) -> Vec<String> {
         self.open(slot, version);
-        let mut kept = Vec::new();
-        if version == Version::V5 && !clean {
-            put(&mut kept, SESSION_EXPIRY, Value::Number(100));
-        }
-        let properties = written(&kept);
-        self.send(
-            slot,
-            &Packet::Connect(Connect { clean, client_id: name, properties, ..Connect::default() }),
-        );
+        let bytes = numbers(properties);
+        let properties = written(&bytes);
+        self.send(slot, &Packet::Connect(Connect { clean, client_id, properties, ..Connect::default() }));
+        self.got(slot)
+    }
+
+    fn disconnect(&mut self, slot: u32, properties: &[(u8, u32)]) -> Vec<String> {
+        let bytes = numbers(properties);
+        self.send(slot, &Packet::Disconnect { code: 0, properties: written(&bytes) });
         self.got(slot)
     }
 
@@ -244,6 +265,146 @@ fn a_second_connection_of_a_client_takes_over() {
 }
 
 #[test]
+fn a_session_goes_on_when_it_is_taken_over() {
+    for version in BOTH {
+        let mut bench = Bench::new();
+        bench.connect(0, version, "a", true);
+        bench.connect(1, version, "b", false);
+        bench.subscribe(1, &[("t", 1)]);
+        bench.publish(0, "t", 1, 1, "one");
+        assert_eq!(bench.got(1), ["t q1 #1 one"]);
+        assert_eq!(bench.publish(1, "u", 2, 5, "mine"), ["pubrec 5"]);
+        assert_eq!(bench.connect(2, version, "b", false), ["connack true 0x0", "t q1 #1 one again"]);
+        assert_eq!(bench.closed, [1]);
+        bench.lose(1);
+        bench.publish(0, "t", 1, 2, "two");
+        assert_eq!(bench.got(2), ["t q1 #2 two"]);
+        bench.send(2, &Packet::PubRel(Ack::of(5)));
+        assert_eq!(bench.got(2), ["pubcomp 5 0x0"], "a number that is known");
+        // who has said goodbye is away, though its connection is still there
+        bench.disconnect(2, &[]);
+        bench.publish(0, "t", 1, 3, "three");
+        assert_eq!(bench.got(2), [""; 0]);
+        assert_eq!(
+            bench.connect(3, version, "b", false),
+            ["connack true 0x0", "t q1 #1 one again", "t q1 #2 two again", "t q1 #3 three"]
+        );
+        bench.lose(2);
+        bench.publish(0, "t", 1, 4, "four");
+        assert_eq!(bench.got(3), ["t q1 #4 four"]);
+        assert_eq!(bench.broker.counters()["taken_over"], 1);
+    }
+}
+
+#[test]
+fn a_session_ends_when_its_client_stays_away() {
+    let mut bench = Bench::new();
+    bench.connect(0, Version::V5, "a", true);
+    for (slot, name) in [(1, "b"), (2, "c")] {
+        bench.connect(slot, Version::V5, name, false);
+        bench.subscribe(slot, &[("t", 1)]);
+        bench.lose(slot);
+    }
+    bench.out.now = 100 * SECOND - 1;
+    for id in 1..=1001 {
+        bench.publish(0, "t", 1, id, "x");
+    }
+    let of = |bench: &Bench, name| bench.broker.counters()[name];
+    assert_eq!((of(&bench, "messages_not_kept"), of(&bench, "sessions_expired")), (2, 0));
+    assert_eq!(bench.connect(3, Version::V5, "c", false).len(), 1001, "it is back in time");
+    bench.out.now += 1;
+    bench.publish(0, "t", 1, 1002, "x");
+    assert_eq!((of(&bench, "messages_not_kept"), of(&bench, "sessions_expired")), (2, 1));
+    assert_eq!(bench.broker.names.len(), 2);
+    bench.out.now += 1000 * SECOND;
+    bench.publish(0, "t", 1, 1003, "x");
+    assert_eq!(of(&bench, "sessions_expired"), 1, "it is here");
+    // a session without an end
+    bench.connect_with(4, Version::V5, ("d", false), &[(SESSION_EXPIRY, u32::MAX)]);
+    bench.connect(5, Version::V311, "e", false);
+    bench.lose(4);
+    bench.lose(5);
+    bench.out.now = u64::MAX - 1;
+    bench.publish(0, "t", 1, 1004, "x");
+    assert_eq!((of(&bench, "sessions_expired"), bench.broker.names.len()), (1, 4));
+}
+
+#[test]
+fn many_sessions_that_end_at_once_hold_up_nobody() {
+    let mut bench = Bench::new();
+    bench.connect(0, Version::V5, "a", true);
+    for number in 0..200 {
+        bench.connect(1, Version::V5, &format!("b{number}"), false);
+        bench.subscribe(1, &[("t", 1)]);
+        bench.lose(1);
+    }
+    bench.out.now = 100 * SECOND;
+    for (id, left) in [(1, 136), (2, 72), (3, 8), (4, 0)] {
+        bench.publish(0, "t", 1, id, "x");
+        assert_eq!(bench.broker.away.len(), left);
+        let mut clients = bench.broker.clients.iter_mut();
+        assert!(clients.all(|one| one.next_queued().is_none()), "nothing is kept for them");
+    }
+    assert_eq!((bench.broker.names.len(), bench.broker.counters()["sessions_expired"]), (1, 200));
+}
+
+#[test]
+fn a_client_says_at_its_end_how_long_its_session_is_kept() {
+    let at_connect = |bench: &mut Bench, slot, seconds| {
+        bench.connect_with(slot, Version::V5, ("b", false), &[(SESSION_EXPIRY, seconds)])
+    };
+    let mut bench = Bench::new();
+    at_connect(&mut bench, 0, 3600);
+    assert_eq!(bench.disconnect(0, &[(SESSION_EXPIRY, 0)]), [""; 0]);
+    bench.lose(0);
+    assert_eq!(at_connect(&mut bench, 1, 10), ["connack false 0x0"]);
+    bench.disconnect(1, &[(SESSION_EXPIRY, 1000)]);
+    bench.lose(1);
+    bench.out.now = 999 * SECOND;
+    assert_eq!(at_connect(&mut bench, 2, 10), ["connack true 0x0"]);
+    bench.disconnect(2, &[]);
+    bench.lose(2);
+    bench.out.now += 10 * SECOND;
+    assert_eq!(at_connect(&mut bench, 3, 0), ["connack false 0x0"]);
+    assert_eq!(bench.broker.counters()["protocol_errors"], 0);
+    // section 3.14.2.2.2: what was not to be kept cannot be kept after all
+    assert_eq!(bench.disconnect(3, &[(SESSION_EXPIRY, 10)]), ["disconnect 0x82"]);
+    bench.lose(3);
+    assert_eq!(bench.broker.counters()["protocol_errors"], 1);
+    assert_eq!(at_connect(&mut bench, 4, 0), ["connack false 0x0"]);
+}
+
+#[test]
+fn a_message_that_is_too_large_for_a_client_is_left_out() {
+    let mut bench = Bench::new();
+    let limits = |most| [(SESSION_EXPIRY, 100), (MAXIMUM_PACKET_SIZE, most), (RECEIVE_MAXIMUM, 1)];
+    bench.connect(0, Version::V5, "a", true);
+    bench.connect_with(1, Version::V5, ("b", false), &limits(64));
+    bench.subscribe(1, &[("t", 1)]);
+    let text = "x".repeat(59);
+    let got = |bench: &mut Bench, slot| -> Vec<usize> {
+        let length = |line: String| line.rsplit(' ').find(|word| word.starts_with('x')).map_or(0, str::len);
+        bench.got(slot).into_iter().map(length).collect()
+    };
+    // its topic takes 3 bytes, its number 2, the rest of the head 3
+    for (qos, length) in [(0, 58), (0, 59), (1, 57), (1, 56), (1, 57), (1, 3)] {
+        bench.publish(0, "t", qos, u16::from(qos), &text[..length]);
+    }
+    assert_eq!(got(&mut bench, 1), [58, 56]);
+    bench.send(1, &Packet::PubAck(Ack::of(2)));
+    assert_eq!(got(&mut bench, 1), [3], "what waited and is too large leaves no gap");
+    bench.send(1, &Packet::PubAck(Ack::of(4)));
+    bench.publish(0, "t", 1, 1, &text[..56]);
+    assert_eq!(got(&mut bench, 1), [56]);
+    bench.lose(1);
+    bench.publish(0, "t", 1, 1, &text[..4]);
+    let again = bench.connect_with(2, Version::V5, ("b", false), &limits(63));
+    assert_eq!(again, ["connack true 0x0", "t q1 #6 xxxx"]);
+    let counters = bench.broker.counters();
+    assert_eq!((counters["messages_too_large"], counters["messages_sent"]), (4, 5));
+}
+
+#[test]
 fn retained_messages_and_wills() {
     let mut bench = Bench::new();
     bench.connect(0, Version::V5, "a", true);
@@ -264,6 +425,13 @@ fn retained_messages_and_wills() {
     bench.got(0);
     bench.connect(2, Version::V311, "c", true);
     assert_eq!(bench.subscribe(2, &[("t/#", 0)]), ["suback [0]"]);
+    // section 3.8.3.1: who asks for it is told of each message whether it is to be retained
+    bench.connect(4, Version::V5, "e", true);
+    bench.subscribe(4, &[("t/r", 8)]);
+    bench.send(0, &retained(b"new"));
+    assert_eq!(bench.publish(0, "t/r", 0, 0, "other"), ["t/r q0 #0 new", "t/r q0 #0 other"]);
+    assert_eq!(bench.got(4), ["t/r retained q0 #0 new", "t/r q0 #0 other"]);
+    bench.got(2);
     // a client that says goodbye has no will
     bench.open(3, Version::V311);
     bench.send(
