@@ -7,8 +7,8 @@ use run::SetupError;
 use run::tls::{ServerIdentity, ServerTls};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use service::Settings;
 use service::listen::{self, Listener};
-use service::{Protocol, Settings};
 use sockets::listener::DatagramListener;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -141,11 +141,10 @@ fn secure(settings: &Settings, tls: &ServerTls) -> Result<ServerIdentity, SetupE
         let what = "TLS runs over TCP; DTLS is not served";
         return Err(SetupError::new("ND-104-07", "tls", what, "Leave it out, or serve http or mqtt"));
     }
-    let alpn = (settings.protocol == Protocol::Http).then_some("http/1.1");
     let wrong = |(key, what, fix): (&str, String, String)| {
         SetupError::new("ND-104-04", format!("tls.{key}"), what, fix)
     };
-    tls.build(settings.listen.ip(), alpn).map_err(wrong)
+    tls.build(settings.listen.ip(), settings.protocol.alpn()).map_err(wrong)
 }
 
 /// Whether a DPDK port can serve so: it has the address that is listened at.

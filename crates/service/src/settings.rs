@@ -72,6 +72,20 @@ impl Protocol {
     pub fn is_datagram(self) -> bool {
         matches!(self, Self::Coap | Self::Stream)
     }
+
+    /// What it is called in TLS (RFC 7301).
+    pub fn alpn(self) -> Option<&'static str> {
+        (self == Self::Http).then_some("http/1.1")
+    }
+
+    /// Why it has one worker, where it has.
+    fn one_worker(self) -> Option<&'static str> {
+        match self {
+            Self::Mqtt => Some("a broker has one: every message may concern every client"),
+            Self::Stream => Some("a receiver of streams has one: it compares delays of all of them"),
+            Self::Http | Self::Coap | Self::Script => None,
+        }
+    }
 }
 
 fn one() -> usize {
@@ -115,14 +129,8 @@ impl Settings {
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             return wrong("workers", format!("{} is not from 1 to {WORKERS_MAX}", self.workers));
         }
-        if self.protocol == Protocol::Mqtt && self.workers > 1 {
-            return wrong("workers", "a broker has one: every message may concern every client".into());
-        }
-        if self.protocol == Protocol::Stream && self.workers > 1 {
-            return wrong(
-                "workers",
-                "a receiver of streams has one: it compares delays of all of them".into(),
-            );
+        if let Some(why) = self.protocol.one_worker().filter(|_| self.workers > 1) {
+            return wrong("workers", why.into());
         }
         match (&self.script, self.protocol) {
             (Some(script), Protocol::Script) => script.check()?,
