@@ -1,4 +1,4 @@
-//! One worker: its devices, their timers and their connections, in one loop on one core.
+//! One worker: its devices, their timers and their connections, on one core. Whoever calls [`Worker::turn`] owns the loop.
 
 mod backoff;
 mod call;
@@ -14,7 +14,7 @@ mod shared;
 mod tests;
 
 use crate::conn_error::ConnError;
-use crate::endpoint::{Batch, Endpoint};
+use crate::endpoint::{Batch, Endpoint, Event};
 use crate::group::Group;
 use crate::timers::Timers;
 use backoff::BusyPollBackoff;
@@ -30,7 +30,7 @@ use rand::rngs::SmallRng;
 use run::cpu::{CpuTime, ThreadCpu};
 use run::plan::{GroupPlan, Plan};
 use run::stalls::Wait;
-use run::{Control, FailureExample, Sample};
+use run::{Control, FailureExample, Sample, SetupError};
 pub(crate) use shared::Receivers;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -97,13 +97,18 @@ struct Slot<C, D> {
     media: Option<SocketAddr>,
 }
 
-/// Drives its share of each group's devices, by one loop on one core.
+/// Longest sleep between checks whether the run has begun.
+const BEGINS: Duration = Duration::from_millis(1);
+
+/// Drives its share of each group's devices, on one core.
 pub struct Worker<E: Endpoint, D: Model = Device> {
     number: usize,
     workers: usize,
     plan: Arc<Plan>,
     control: Arc<Control>,
     samples: Sender<Sample>,
+    /// The run has begun.
+    begun: bool,
     groups: Vec<Group>,
     slots: Vec<Slot<E::Conn, D>>,
     timers: Timers,
@@ -116,6 +121,10 @@ pub struct Worker<E: Endpoint, D: Model = Device> {
     rate_changes: u64,
     outbox: Outbox,
     rng: SmallRng,
+    /// What the last turn found, and how many turns in a row found as much as they can.
+    events: Vec<Event>,
+    full_turns: u32,
+    backoff: BusyPollBackoff,
     /// Connections that broke while something else was being done.
     broken: VecDeque<(u32, u32, ConnError)>,
     /// Sockets that may have more to read.
@@ -211,6 +220,7 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             plan,
             control,
             samples,
+            begun: false,
             groups,
             slots,
             endpoint,
@@ -218,6 +228,9 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
             window,
             rate_changes: 0,
             outbox: Outbox::default(),
+            events: Vec::new(),
+            full_turns: 0,
+            backoff: BusyPollBackoff::new(),
             broken: VecDeque::new(),
             unread: VecDeque::new(),
             unread_shared: VecDeque::new(),
@@ -236,68 +249,84 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
 
     /// Work until the run is over.
     pub fn run(mut self) {
-        let mut events = Vec::new();
-        let mut backoff = BusyPollBackoff::new();
-        let mut full_turns = 0;
-        while self.control.now().is_none() && !self.control.aborted() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        self.cpu_then = self.cpu.now();
-        while !self.control.aborted() {
-            if self.control.is_paused() {
-                // nothing falls due, and nothing is read either: an answer could make a model send
-                std::thread::sleep(MAX_SLEEP);
-                continue;
-            }
-            self.tick();
-            self.follow_rates();
-            self.end_spent_groups();
-            if self.now >= self.window.drain || self.is_spent() {
-                self.drain();
-                let over = self.cleanup.is_some() || self.is_quiet() || self.now >= self.control.end();
-                if over && !self.cleans_up() {
-                    return self.leave_run();
-                }
-            }
-            full_turns = if events.len() >= E::EVENTS { full_turns + 1 } else { 0 };
-            // answers that have come are read before more is asked
-            if full_turns % FULL_TURNS == 0 {
-                self.begin_flows();
-                self.fire_timers();
-            }
-            self.report_broken();
-            self.endpoint.flush();
-            let mut wait = self.poll_timeout();
-            if !E::POLLS {
-                let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
-                let rest = backoff.rest(self.now, events.len(), active, wait.as_nanos() as u64);
-                if !rest.is_zero() {
-                    std::thread::sleep(rest);
-                    wait -= rest;
-                }
-            }
-            events.clear();
-            if let Err(why) = self.endpoint.poll(wait, &mut events) {
-                return self.finish(Err(why));
-            }
-            for event in &events {
-                self.tick();
-                self.event(event);
-            }
-            self.media_events();
-            self.read_on();
-            self.read_on_shared();
-            self.report_broken();
-        }
-        if self.cleanup.is_none() {
-            self.give_up_flows();
-        }
-        self.leave_run();
+        while self.turn(MAX_SLEEP) {}
     }
 
-    fn leave_run(mut self) {
+    /// Do what is due, then take what comes: wait for it for `longest` at most, and with zero not at all, nor anywhere else.
+    /// Whether the run goes on. If not, the last sample has been sent, and no turn may follow.
+    pub fn turn(&mut self, longest: Duration) -> bool {
+        if self.control.aborted() {
+            if self.cleanup.is_none() {
+                self.give_up_flows();
+            }
+            return self.leave_run();
+        }
+        if !self.begun {
+            if self.control.now().is_none() {
+                rest(BEGINS.min(longest));
+                return true;
+            }
+            self.begun = true;
+            self.cpu_then = self.cpu.now();
+        }
+        if self.control.is_paused() {
+            // nothing falls due, and nothing is read either: an answer could make a model send
+            rest(longest);
+            return true;
+        }
+        self.tick();
+        self.follow_rates();
+        self.end_spent_groups();
+        if self.now >= self.window.drain || self.is_spent() {
+            self.drain();
+            let over = self.cleanup.is_some() || self.is_quiet() || self.now >= self.control.end();
+            if over && !self.cleans_up() {
+                return self.leave_run();
+            }
+        }
+        self.full_turns = if self.events.len() >= E::EVENTS { self.full_turns + 1 } else { 0 };
+        // answers that have come are read before more is asked
+        if self.full_turns.is_multiple_of(FULL_TURNS) {
+            self.begin_flows();
+            self.fire_timers();
+        }
+        self.report_broken();
+        self.endpoint.flush();
+        if let Err(why) = self.poll(longest) {
+            self.finish(Err(why));
+            return false;
+        }
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            self.tick();
+            self.event(event);
+        }
+        self.events = events;
+        self.media_events();
+        self.read_on();
+        self.read_on_shared();
+        self.report_broken();
+        true
+    }
+
+    /// Take events, which are waited for until something else is due, or for `longest`.
+    fn poll(&mut self, longest: Duration) -> Result<(), SetupError> {
+        let mut wait = self.poll_timeout().min(longest);
+        if !E::POLLS && !longest.is_zero() {
+            let active = self.groups.iter().map(|g| u64::from(g.active)).sum();
+            let idle = wait.as_nanos() as u64;
+            let before = self.backoff.rest(self.now, self.events.len(), active, idle);
+            rest(before);
+            wait = wait.saturating_sub(before);
+        }
+        self.events.clear();
+        self.endpoint.poll(wait, &mut self.events)
+    }
+
+    fn leave_run(&mut self) -> bool {
         self.end_cleanup();
         self.finish(Ok(()));
+        false
     }
 
     /// Read the clock. Intervals that are over are reported before anything is done at the new time: a device that finds
@@ -321,5 +350,11 @@ impl<E: Endpoint, D: Model> Worker<E, D> {
         // the clock has moved on since the turn began
         let now = self.control.now().unwrap_or(self.now);
         Duration::from_nanos(next.since(now)).min(MAX_SLEEP)
+    }
+}
+
+fn rest(long: Duration) {
+    if !long.is_zero() {
+        std::thread::sleep(long);
     }
 }

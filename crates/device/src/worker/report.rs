@@ -13,7 +13,7 @@ use run::{Sample, SetupError};
 const LOOKS: usize = 4096;
 
 impl<E: Endpoint, D: Model> Worker<E, D> {
-    pub(super) fn finish(mut self, how: Result<(), SetupError>) {
+    pub(super) fn finish(&mut self, how: Result<(), SetupError>) {
         self.sample(Some(how));
     }
 

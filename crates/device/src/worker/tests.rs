@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 #[derive(Default)]
 struct Scripted {
     inputs: VecDeque<Input>,
+    /// How long each poll was to wait.
+    waits: Vec<Duration>,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,8 @@ impl Endpoint for Scripted {
         Closed { unsent: 0, dropped: 3 }
     }
 
-    fn poll(&mut self, _: Duration, _: &mut Vec<Event>) -> Result<(), SetupError> {
+    fn poll(&mut self, longest: Duration, _: &mut Vec<Event>) -> Result<(), SetupError> {
+        self.waits.push(longest);
         Ok(())
     }
 }
@@ -511,4 +514,38 @@ fn flows_that_are_due_while_as_many_are_under_way_as_may_be_never_begin() {
         worker.begin_flows();
     }
     assert_eq!((worker.groups[0].active, counts(&worker).flows_suppressed), (5, suppressed));
+}
+
+/// As in an element, which is polled among others: two workers and what else there is share a thread.
+#[test]
+fn its_caller_owns_the_loop() {
+    let group = r#"{"name": "g", "target": "udp://127.0.0.1:9", "devices": 2, "model": {"stream": {"rate": "1k/s"}}}"#;
+    let profile = profile::load(&format!(r#"{{"name": "t", "groups": [{group}]}}"#));
+    let profile = profile.unwrap_or_else(|e| panic!("{e:#?}"));
+    let plan = Arc::new(Plan::new(profile, &Trial::default()).unwrap_or_else(|e| panic!("{e:#?}")));
+    let control = Arc::new(Control::new(0, HOUR, 0, HOUR));
+    let (samples, told) = channel();
+    let new = |number| {
+        let (plan, control) = (Arc::clone(&plan), Arc::clone(&control));
+        Worker::new(Scripted::default(), number, 2, plan, control, samples.clone())
+    };
+    let mut workers = [new(0), new(1)];
+    let mut turn = |times: usize| {
+        for _ in 0..times {
+            assert!(workers.iter_mut().all(|worker| worker.turn(Duration::ZERO)));
+        }
+        workers.each_ref().map(|worker| (counts(worker).messages_sent, worker.endpoint.waits.clone()))
+    };
+    assert_eq!(turn(3), [(0, vec![]), (0, vec![])], "the run has not begun");
+    control.start_workers();
+    let begun = std::time::Instant::now();
+    while turn(10).iter().any(|(sent, _)| *sent < 5) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "they send nothing");
+    }
+    assert!(turn(1).iter().all(|(_, waits)| waits.iter().all(Duration::is_zero)), "nothing waits");
+    control.abort();
+    assert!(workers.iter_mut().all(|worker| !worker.turn(Duration::ZERO)), "the run is over");
+    drop((workers, samples));
+    let last: Vec<_> = told.iter().filter(|sample| sample.last.is_some()).collect();
+    assert_eq!(last.len(), 2, "each has told its last sample");
 }
