@@ -157,12 +157,16 @@ pub struct ClosedLoop {
     devices: u32,
     /// Whose turn it is to begin.
     turns: Turns,
-    /// What a moment of these turns is on the course: a load factor changes the number of devices, and not the turns.
-    scale: f64,
+    worker: f64,
+    workers: f64,
+    /// Part of this machine's devices that the worker has.
+    share: f64,
 }
 
 /// What a course may be short of a device by rounding.
 const SHORT: f64 = 1e-9;
+/// How far from a whole number of devices on the course of a machine one of them comes alive, at least.
+const APART: f64 = 1e-6;
 
 impl ClosedLoop {
     /// `devices` of this worker out of `group` in all of this machine. Those of all workers, and of the machines of `turns`,
@@ -180,13 +184,16 @@ impl ClosedLoop {
             let stages = closed.stages.iter();
             PiecewiseLinear::new(0.0, stages.map(|s| (s.over.0.as_secs_f64(), f64::from(s.devices) * share)))
         };
-        let scale = share * workers.max(1) as f64;
-        Self { course, devices, turns: turns.clone().of_worker(worker, workers), scale }
+        let turns = turns.clone().of_worker(worker, workers);
+        Self { course, devices, turns, worker: worker as f64, workers: workers.max(1) as f64, share }
     }
 
-    /// Where on the course device `i` of this worker comes alive.
+    /// Where on the course device `i` of this worker comes alive: at its turn, but between its number among those of the
+    /// machine and the next. So a machine that is to have a whole number of devices has them, whatever the others have.
     fn begin(&self, i: u32) -> f64 {
-        self.turns.moment(i.into()) * self.scale
+        let place = f64::from(i) * self.workers + self.worker;
+        let turn = self.turns.moment(i.into()) * self.workers;
+        turn.clamp(place + APART, place + 1.0 - APART) * self.share
     }
 
     /// How many may be at work at `now`.
@@ -500,6 +507,42 @@ mod tests {
             for (i, at) in begun.iter().enumerate() {
                 let due = (i as f64 + 0.5) / f64::from(total);
                 assert!((at - due).abs() < 1e-6, "{devices:?}: {i} at {at}, due {due}");
+            }
+        }
+    }
+
+    /// Largest remainder, as devices and stages are split over the machines of a fleet.
+    fn split(total: u32, weights: &[u32]) -> Vec<u32> {
+        let sum: u64 = weights.iter().map(|one| u64::from(*one)).sum();
+        let product = |one: &u32| u64::from(total) * u64::from(*one);
+        let mut found: Vec<u32> = weights.iter().map(|one| (product(one) / sum) as u32).collect();
+        let mut order: Vec<usize> = (0..weights.len()).collect();
+        order.sort_by_key(|i| (std::cmp::Reverse(product(&weights[*i]) % sum), *i));
+        let rest = total - found.iter().sum::<u32>();
+        order.into_iter().take(rest as usize).for_each(|i| found[i] += 1);
+        found
+    }
+
+    /// Turns alone would not keep to that: of machines of very different sizes the small ones wait long for theirs.
+    #[test]
+    fn machines_of_any_sizes_have_the_devices_of_a_stage() {
+        let ten_small = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+        for devices in [&[20, 4, 4, 4][..], &[5, 1, 1, 1], &ten_small, &[3, 2, 5]] {
+            let total: u32 = devices.iter().sum();
+            for (wanted, workers) in (1..=total).flat_map(|wanted| (1..=3).map(move |n| (wanted, n))) {
+                let parts = split(wanted, devices);
+                let mut at_work = 0;
+                for ((turns, own), part) in machines(devices).iter().zip(devices).zip(parts) {
+                    let stage = DeviceStage { over: Interval::secs(1), devices: part };
+                    let closed = Closed { stages: vec![stage], ..Closed::default() };
+                    for worker in 0..workers {
+                        let mine = own / workers + u32::from(worker < own % workers);
+                        let worker = (worker as usize, workers as usize);
+                        let shape = ClosedLoop::new(&closed, (mine, *own), worker, turns);
+                        at_work += shape.size(Time(2_000_000_000));
+                    }
+                }
+                assert_eq!(at_work, wanted, "{workers} workers on machines of {devices:?}");
             }
         }
     }
