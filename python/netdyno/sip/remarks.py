@@ -1,8 +1,9 @@
 """What a result says of SIP beside thresholds: verdicts by limits of delay and by Timers B and F, and BHCA.
 
-A request without a final response has failed at Timer B or F (RFC 3261 section 17.1): the ratios and errors
-that thresholds name count it. How long users waited is judged by the limits of delay and of what they hear.
-Each is a verdict of its own here; the run passes when both do.
+A request without a final response has failed at Timer B or F (RFC 3261 section 17.1): one that is enough. A
+request that was refused, or a call that nobody was heard in, had its response, whatever the run's thresholds
+say of it. How long users waited is judged by the limits of delay and of what they hear. Each is a verdict of
+its own here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from netdyno.core.result import GroupSummary, Leg, Remark, Result, ThresholdResult
+from netdyno.core.wire import Counts
 from netdyno.report.text import M
 from netdyno.stats.metric import GroupMetric
 
@@ -18,6 +20,8 @@ Verdict = Literal["pass", "fail", "none"]
 MODEL = "sip"
 LIMITS = ("delay", "value")
 """Kinds of figures that say how well it was, where others say whether."""
+UNANSWERED = ("unanswered", "refused", "unreachable", "reset")
+"""Kinds of failures that leave a request without a final response."""
 HOUR = 3600
 
 VERDICTS = {
@@ -40,7 +44,7 @@ def _of_leg(leg: Leg, result: Result) -> Iterator[Remark]:
     for group in (one for one in leg.summary.groups if one.protocol == MODEL):
         judged = [one for one in result.thresholds if one.leg == leg.name and _group(one) == group.name]
         limits = _verdict([one for one in judged if _kind(one) in LIMITS])
-        timers = _verdict([one for one in judged if _kind(one) not in LIMITS])
+        timers = _timers([one for one in judged if _kind(one) not in LIMITS], group.measured)
         if said := VERDICTS.get((limits, timers)):
             for name, verdict in (("delay_limits", limits), ("timers_b_f", timers)):
                 # one sentence has both
@@ -68,6 +72,17 @@ def _verdict(judged: Sequence[ThresholdResult]) -> Verdict:
     if any(one.failed for one in judged):
         return "fail"
     return "pass" if judged and all(one.passed for one in judged) else "none"
+
+
+def _timers(judged: Sequence[ThresholdResult], counts: Counts) -> Verdict:
+    """Whether each request had its final response; thresholds say whether that was asked at all."""
+    if _verdict(judged) == "none":
+        return "none"
+    failures = counts.failures
+    silent = any(failures.get(kind) for kind in UNANSWERED)
+    # a step that waits in vain is a failure too: it tells nothing of requests where others were answered
+    nothing = any(failures.values()) and not counts.messages_delivered
+    return "fail" if silent or nothing else "pass"
 
 
 def _bhca(leg: Leg, group: GroupSummary) -> float | None:

@@ -68,6 +68,19 @@ def test_its_fault_is_found(test: str) -> None:
     assert not any(word in arrow.text for arrow in found.ladder for word in USERS.values())
 
 
+def test_a_proxy_that_sends_100_before_it_asks_for_credentials_passes() -> None:
+    with server("proxy", t1=T1_MS / 1000, delay_ms=300) as served:
+        (found,) = suite.run(target(served.address), suite.chosen([], ["P23"])).tests
+    assert any(arrow.summary.startswith("100") for arrow in found.ladder), ladder.lines(found.ladder)
+    assert found.verdict == "pass", found.reason
+
+
+def test_a_proxy_that_asks_nobody_for_credentials_is_told() -> None:
+    with server("proxy", t1=T1_MS / 1000, call_auth=False) as served:
+        (found,) = suite.run(target(served.address), suite.chosen([], ["P23"])).tests
+    assert (found.verdict, "asks nobody" in found.reason) == ("inconclusive", True), found.reason
+
+
 @pytest.mark.parametrize("test", ["R01", "R15", "P01", "P23", "D01"])
 def test_without_a_password_nothing_is_told_of_a_server_that_asks_for_one(test: str) -> None:
     found = outcome(test, password=False)

@@ -253,6 +253,30 @@ def test_the_longest_time_without_service_is_the_outage(
     assert told == (found and (pytest.approx(found[0]), found[1] and pytest.approx(found[1]), found[2]))
 
 
+@pytest.mark.parametrize(
+    ("answers", "slowest", "fastest", "found"),
+    [
+        # each answer takes as long: the server rings, or asks for credentials
+        ("0" * 10 + "2222", 1.02, 1.0, None),
+        ("00222", 0.25, 0.24, None),
+        # a real outage behind it is told, although it is shorter
+        ("0000220009", 0.4, 0.39, (0.6, 0.4, 6)),
+        # a server that was down at the start
+        ("0" * 10 + "2222", 1.02, 0.01, (0.01, 1.02, 20)),
+        ("000|00", None, None, (0.0, None, 6)),
+    ],
+)
+def test_at_the_start_no_answer_is_due_before_the_fastest(
+    answers: str,
+    slowest: float | None,
+    fastest: float | None,
+    found: tuple[float, float | None, int] | None,
+) -> None:
+    outage = longest(series(answers), "phones", 0.05, slowest, fastest)
+    told = outage and (outage.begin, outage.length, outage.requests)
+    assert told == (found and (pytest.approx(found[0]), found[1] and pytest.approx(found[1]), found[2]))
+
+
 def test_what_lies_between_two_requests_is_no_outage() -> None:
     rare = series("1000000000100000000010", due=0)
     for at in (0, 10, 20):

@@ -445,17 +445,22 @@ def test_a_block_of_any_length_ends_a_capture_that_grows(tmp_path: Path) -> None
     assert len(found) == len(CALL)
 
 
+@pytest.mark.parametrize("own", ["token", "tokens"])
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_followed_run_has_its_own_calls_alone_unless_anybody_may_call(
-    listens: bool, tmp_path: Path
+    listens: bool, own: str, tmp_path: Path
 ) -> None:
     token, of_others = "0123456789abcdef", "fedcba9876543210"
     names = [f"{0:016x}{of_others}@netdyno", f"{0:016x}{token}@netdyno", "1-2@sipp"]
     sent = [(message("INVITE sip:b SIP/2.0", "1 INVITE", call_id=name), True) for name in names]
     pcap(tmp_path / "capture.pcapng", datagrams(*sent), ng=True)
-    plan = {"id": "r", "groups": [{"name": "calls", "token": token}]}
+    # of a fleet, each host has one
+    known = {"token": token} if own == "token" else {"token": "1" * 16, "tokens": ["1" * 16, token]}
+    plan = {"id": "r", "groups": [{"name": "calls"} | known]}
     begun = [{"event": "log", "line": "run r"}, {"event": "start", "plan": plan}]
-    (tmp_path / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in begun))
+    # the last line is under way
+    text = "".join(json.dumps(one) + "\n" for one in begun) + '{"event": "st'
+    (tmp_path / "events.jsonl").write_text(text)
     model = {"sip": {"port": 5070} if listens else {}}
     (tmp_path / "profile.json").write_text(json.dumps({"groups": [{"model": model}]}))
     drawn: list[str] = []

@@ -12,8 +12,15 @@ from netdyno.report.verdict import verdict
 from netdyno.sip import remarks
 
 
-def result(thresholds: list[tuple[str, bool]], answered: int = 0, model: str = "sip") -> Result:
-    """A run of 10 s with these thresholds, and whether they passed."""
+def result(
+    thresholds: list[tuple[str, bool]],
+    answered: int = 0,
+    model: str = "sip",
+    delivered: int = 100,
+    failures: dict[str, int] | None = None,
+) -> Result:
+    """A run of 10 s with these thresholds, and whether they passed; how many failed, by kind."""
+    measured = {"sessions_answered": answered, "messages_delivered": delivered, "failures": failures or {}}
     made: dict[str, Any] = {
         "id": "r",
         "name": "n",
@@ -38,7 +45,7 @@ def result(thresholds: list[tuple[str, bool]], answered: int = 0, model: str = "
                 "repetitions": [{"run": "r", "phases": {"measure": 10.0}}],
                 "summary": {
                     "n": 1,
-                    "groups": [{"name": "g", "protocol": model, "measured": {"sessions_answered": answered}}],
+                    "groups": [{"name": "g", "protocol": model, "measured": measured}],
                 },
             }
         ],
@@ -49,7 +56,8 @@ def result(thresholds: list[tuple[str, bool]], answered: int = 0, model: str = "
 @pytest.mark.parametrize("limits", [True, False])
 @pytest.mark.parametrize("timers", [True, False])
 def test_both_verdicts_are_told_apart(limits: bool, timers: bool) -> None:
-    found = result([("g.delay.session_request.p95", limits), ("g.index.ser", timers), ("g.errors", True)])
+    judged = [("g.delay.session_request.p95", limits), ("g.index.ser", timers), ("g.errors", True)]
+    found = result(judged, failures={} if timers else {"unanswered": 1})
     said = remarks.remarks(found)
     words = {True: "pass", False: "fail"}
     assert {one.name: one.verdict for one in said} == {
@@ -59,6 +67,30 @@ def test_both_verdicts_are_told_apart(limits: bool, timers: bool) -> None:
     (text,) = [one.text for one in said if one.message]
     assert text.startswith("g: over a limit" if not limits else "g: within the limits")
     assert ("not all within" in text) is (not timers)
+
+
+@pytest.mark.parametrize(
+    ("metric", "failures", "delivered", "verdict"),
+    [
+        # all had their final response
+        ("g.counts.one_way_audio_calls", {}, 100, "pass"),
+        ("g.counts.srtp_unauthenticated", {}, 100, "pass"),
+        ("g.index.ended_by_callee", {}, 100, "pass"),
+        ("g.index.ser", {"rejected": 1, "protocol": 1}, 100, "pass"),
+        ("g.errors", {"timeout": 1, "closed": 1}, 100, "pass"),
+        # one had none
+        ("g.index.ser", {"rejected": 5, "unanswered": 1}, 100, "fail"),
+        ("g.errors", {"refused": 1}, 100, "fail"),
+        ("g.errors", {"timeout": 9}, 0, "fail"),
+    ],
+)
+def test_only_a_request_without_a_final_response_is_over_timers_b_and_f(
+    metric: str, failures: dict[str, int], delivered: int, verdict: str
+) -> None:
+    judged = [("g.delay.session_request.p95", True), (metric, False)]
+    (limits, timers) = remarks.remarks(result(judged, delivered=delivered, failures=failures))
+    assert (limits.verdict, timers.verdict) == ("pass", verdict)
+    assert ("not all within Timers" in limits.text) is (verdict == "fail")
 
 
 def test_calls_an_hour_are_those_of_the_measure_phase() -> None:

@@ -131,10 +131,16 @@ pub struct Session {
     ssrc: u32,
     agreed: Option<Agreed>,
     began: Option<Time>,
+    /// When the call was answered; audio may have begun before.
+    answered: Option<Time>,
     ended: Option<Time>,
     ended_by_us: bool,
     /// Next packet: when it is due, its number and timestamp, and where in the clip it begins.
     due: Time,
+    /// When the packet would have been due that was not sent, since the call is on hold.
+    paused: Option<Time>,
+    /// When the other side was to speak again.
+    resumed: Time,
     sequence: u16,
     timestamp: u32,
     at: usize,
@@ -172,9 +178,12 @@ impl Session {
             ssrc,
             agreed: None,
             began: None,
+            answered: None,
             ended: None,
             ended_by_us: false,
             due: Time::NEVER,
+            paused: None,
+            resumed: Time::ZERO,
             sequence,
             timestamp,
             at: 0,
@@ -202,7 +211,7 @@ impl Session {
         self.agreed.is_some()
     }
 
-    /// Whether the call is answered and audio under way.
+    /// Whether audio is under way.
     pub fn is_under_way(&self) -> bool {
         self.began.is_some() && self.ended.is_none()
     }
@@ -220,7 +229,11 @@ impl Session {
 
     /// SDP is agreed on, or has changed: a peer on hold is sent nothing. `keys`: those of SRTP.
     pub fn agree(&mut self, agreed: Agreed, keys: Option<SrtpKeys>, now: Time) {
-        self.agreed = Some(agreed);
+        let before = self.agreed.replace(agreed);
+        if before.is_some_and(|before| before.receive != agreed.receive) {
+            self.sources.iter_mut().for_each(|source| source.stream.hold(!agreed.receive));
+            self.resumed = now;
+        }
         match (keys, &mut self.srtp) {
             (Some(keys), Some(srtp)) => srtp.change(keys),
             (keys, _) => self.srtp = keys.and_then(Srtp::new),
@@ -238,7 +251,14 @@ impl Session {
         }
     }
 
-    /// The call is answered: what is to be sent begins now.
+    /// The call is answered.
+    pub fn answer(&mut self, now: Time) {
+        if self.agreed.is_some() {
+            self.answered.get_or_insert(now);
+        }
+    }
+
+    /// What is to be sent begins now, with the answer or before it.
     pub fn begin(&mut self, now: Time) {
         if self.began.is_none() && self.agreed.is_some() {
             self.began = Some(now);
@@ -260,10 +280,23 @@ impl Session {
     fn schedule(&mut self, now: Time) {
         let sends = self.agreed.is_some_and(|agreed| agreed.send) && self.config.mode != Mode::Echo;
         self.due = match (sends, self.due) {
-            (false, _) => Time::NEVER,
-            (true, Time::NEVER) => now,
+            (false, Time::NEVER) => Time::NEVER,
+            (false, due) => {
+                self.paused = Some(due);
+                Time::NEVER
+            }
+            (true, Time::NEVER) => {
+                self.timestamp = self.timestamp_at(now);
+                self.paused.take().map_or(now, |due| due.max(now))
+            }
             (true, due) => due,
         };
+    }
+
+    /// The timestamp of now: it goes on while nothing is sent (RFC 3550 section 5.1).
+    fn timestamp_at(&self, now: Time) -> u32 {
+        let paused = self.paused.map_or(0, |since| now.since(since));
+        self.timestamp.wrapping_add((paused / (1_000_000_000 / u64::from(RATE))) as u32)
     }
 
     /// When something is due.
@@ -356,7 +389,7 @@ impl Session {
             ssrc: self.ssrc,
             packets: self.sent as u32,
             bytes: self.bytes as u32,
-            timestamp: self.timestamp,
+            timestamp: self.timestamp_at(now),
         };
         let heard =
             self.sources.iter().rfind(|source| source.stream.received > 1).map(|source| &source.stream);

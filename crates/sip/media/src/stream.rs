@@ -75,6 +75,9 @@ pub struct Stream {
     jitter: f64,
     jitters: (f64, u64),
     reference: Reference,
+    /// Whether its sender is on hold, and whether the next packet sets the reference anew.
+    held: bool,
+    anew: bool,
 }
 
 impl Stream {
@@ -101,6 +104,8 @@ impl Stream {
             jitter: 0.0,
             jitters: (0.0, 0),
             reference: Reference { present: transit, before: i64::MAX, began: at },
+            held: false,
+            anew: false,
         };
         *stream.state(base) = State::Played;
         stream
@@ -191,7 +196,13 @@ impl Stream {
         (next.duplicates, next.reordered, next.late) = (self.duplicates, self.reordered, self.late);
         next.pattern = std::mem::take(&mut self.pattern);
         (next.jitter, next.jitters) = (self.jitter, self.jitters);
+        (next.held, next.anew) = (self.held, self.held);
         *self = next;
+    }
+
+    /// Its sender is put on hold, or goes on: how long it paused is neither delay nor jitter, whatever its clock did meanwhile.
+    pub fn hold(&mut self, held: bool) {
+        (self.held, self.anew) = (held, true);
     }
 
     /// Jitter, and whether the packet comes too late.
@@ -200,6 +211,12 @@ impl Stream {
         let extended = extended + i64::from(timestamp.wrapping_sub(last) as i32);
         self.timestamp = (timestamp, extended);
         let transit = at.0 as i64 - extended.saturating_mul(SAMPLE);
+        if self.anew {
+            self.anew = self.held;
+            self.transit = transit;
+            self.reference = Reference { present: transit, before: i64::MAX, began: at };
+            return false;
+        }
         // RFC 3550 appendix A.8
         let change = transit.abs_diff(self.transit) as f64;
         self.transit = transit;
@@ -310,6 +327,29 @@ mod tests {
         assert_eq!(counts(&stream), [5, 0, 0, 0, 1], "60 ms behind the fastest is in time, 61 ms is not");
         let pattern = stream.pattern(0);
         assert_eq!((pattern.packets, pattern.lost), (5, 1));
+    }
+
+    #[test]
+    fn the_pause_of_a_sender_on_hold_is_no_delay_whatever_its_clock_did() {
+        // the timestamps of three seconds on hold, or of none
+        for pause in [24_000, 0] {
+            let mut stream = stream(0, &[(0, 5), (1, 5), (2, 5)]);
+            let push = |stream: &mut Stream, n: u16, late: u64, pause: u32| {
+                let at = 1_000 + 20 * u64::from(n) + late;
+                stream.push(n, 4_294_967_000u32.wrapping_add(160 * u32::from(n) + pause), Time(at * MS))
+            };
+            stream.hold(true);
+            // on its way before the other side knew
+            assert_eq!(push(&mut stream, 3, 5, 0), Arrival::InTime);
+            // it may go on before the answer says so
+            assert_eq!(push(&mut stream, 4, 3_005, pause), Arrival::InTime);
+            stream.hold(false);
+            for n in 5..20 {
+                assert_eq!(push(&mut stream, n, 3_005, pause), Arrival::InTime);
+            }
+            assert_eq!((stream.mean_jitter(), stream.lost()), (Some(0.0), 0));
+            assert_eq!(push(&mut stream, 20, 3_005 + 61, pause), Arrival::Late, "against the packets since");
+        }
     }
 
     #[test]

@@ -71,7 +71,10 @@ const DELAYS: &[Delay] = &[
         name: "response",
         about: "from any other request, or a REGISTER or BYE that was rejected, to its final response",
     },
-    Delay { name: "first_audio", about: "from the answer to the first audio from the other side" },
+    Delay {
+        name: "first_audio",
+        about: "from the answer to the first audio from the other side; 0 where that came before",
+    },
     Delay {
         name: "rtp_jitter",
         about: "mean interarrival jitter (RFC 3550 section 6.4.1) of a call, by the kernel's time stamps",
@@ -167,7 +170,7 @@ counters! {
     FORKS_RELEASED "forks_released": Sessions, Neither, "Answers of further callees to a call that a proxy forked: acknowledged and ended.";
     AUDIO_CALLS "audio_calls": Sessions, Neither, "Calls with audio agreed on in SDP.";
     AUDIO_REFUSED "audio_refused": Sessions, Less, "Calls answered without usable audio, although it was offered.";
-    AUDIO_JUDGED_CALLS "audio_judged_calls": Sessions, Neither, "Calls with audio that lasted a second or longer: long enough to judge whether each side was heard.";
+    AUDIO_JUDGED_CALLS "audio_judged_calls": Sessions, Neither, "Answered calls with audio that lasted a second or longer: long enough to judge whether each side was heard.";
     ONE_WAY_AUDIO_CALLS "one_way_audio_calls": Sessions, Less, "Judged calls in which audio that was agreed on was not heard: none came here, or the other side reports by RTCP that none came there.";
     AUDIO_HEARD_BY_CALLER_ONLY "audio_heard_by_caller_only": Sessions, Less, "Of one_way_audio_calls: the caller heard the callee.";
     AUDIO_HEARD_BY_CALLEE_ONLY "audio_heard_by_callee_only": Sessions, Less, "Of one_way_audio_calls: the callee heard the caller.";

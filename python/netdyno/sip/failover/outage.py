@@ -34,16 +34,21 @@ class _Silence:
     ended: bool = False
 
 
-def longest(series: Sequence[SeriesPoint], name: str, gap: float, slowest: float | None) -> Outage | None:
+def longest(
+    series: Sequence[SeriesPoint], name: str, gap: float, slowest: float | None, fastest: float | None = None
+) -> Outage | None:
     """The longest outage of a group; None: there was none.
 
-    `gap`: seconds from one request to the next. `slowest`: seconds that the slowest request took. The series
-    has the length of an outage but for the two intervals that it begins and ends in; the slowest request,
-    which waited all the time, says how much of them belongs to it.
+    `gap`: seconds from one request to the next. `slowest`, `fastest`: seconds that these requests took. The
+    series has the length of an outage but for the two intervals that it begins and ends in; the slowest
+    request, which waited all the time, says how much of them belongs to it. At the start no answer is due
+    before the fastest.
     """
-    found = [
-        one for one in _silences(series, name) if one.due and (one.seconds > NONE * gap or not one.ended)
-    ]
+    silences = _silences(series, name)
+    first = silences[0]
+    begin = min(fastest or 0.0, first.seconds) if first.ended else 0.0
+    first.begin, first.seconds = begin, first.seconds - begin
+    found = [one for one in silences if one.due and (one.seconds > NONE * gap or not one.ended)]
     worst = max(found, key=lambda one: (not one.ended, one.seconds), default=None)
     if worst is None:
         return None

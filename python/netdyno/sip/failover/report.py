@@ -77,6 +77,9 @@ def report(
     delay = group.delays.get(_DELAYS[asked])
     slowest = delay.max / 1e9 if delay and delay.count else None
     moved = group.delays.get("failover")
+    # where each request waited for a server that failed, none says how long an answer takes
+    straight = served > (moved.count if moved else 0)
+    fastest = delay.min / 1e9 if delay and delay.count and straight else None
     reasons = []
     if not served:
         reasons.append("no request was answered with 2xx")
@@ -85,7 +88,7 @@ def report(
         reasons.append(f"requests were rejected: {told}")
     for one in errors.values():
         reasons.append(f"{one.total:,} requests failed ({one.kind}): {one.example}")
-    outage = longest(trial.series, group.name, gap, slowest)
+    outage = longest(trial.series, group.name, gap, slowest, fastest)
     if served and outage and outage.length is None:
         reasons.append("service had not come back at the end")
     reasons += _waits([one for one in result.thresholds if one.failed], limit)

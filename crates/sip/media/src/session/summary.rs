@@ -54,7 +54,9 @@ pub struct Summary {
     pub unrelated: u64,
     /// Packets from another address than was agreed on.
     pub other_address: u64,
-    /// Whether the call is judged: it lasted long enough.
+    /// Whether the call was answered; without that there may have been audio while it rang.
+    pub answered: bool,
+    /// Whether the call is judged: it was answered, and its audio lasted long enough.
     pub judged: bool,
     /// Whether this side was to hear, and to be heard.
     pub listens: bool,
@@ -64,13 +66,13 @@ pub struct Summary {
     pub heard: bool,
     /// Share of the audio that was heard, in the direction in which less of it was: there as the peer reports.
     pub heard_share: Option<f64>,
-    /// From the answer to the end.
+    /// From the beginning of its audio to the end.
     pub span: (Time, Time),
     /// Whether it was silence only.
     pub silent: bool,
     /// What the peer heard.
     pub peer: PeerView,
-    /// From the answer to the first audio, ns.
+    /// From the answer to the first audio, ns; 0 where that came before.
     pub first_audio: Option<u64>,
     /// Mean interarrival jitter, ns.
     pub jitter: Option<f64>,
@@ -97,8 +99,12 @@ pub struct Summary {
 impl Session {
     /// Packets that the peer sent behind the last that came.
     fn missing(&self, stream: &Stream, agreed: &Agreed) -> u64 {
+        // a peer that is on hold sends nothing
+        if !agreed.receive {
+            return 0;
+        }
         // what came just now may still wait to be read
-        let silent = self.ended.map_or(0, |ended| ended.since(stream.last));
+        let silent = self.ended.map_or(0, |ended| ended.since(stream.last.max(self.resumed)));
         if silent < SILENCE.as_nanos() as u64 {
             return 0;
         }
@@ -110,12 +116,18 @@ impl Session {
         if self.ended_by_us { silent / agreed.ptime.as_nanos().max(1) as u64 } else { 0 }
     }
 
+    /// Since when both sides were to be heard: from the answer on, or before where audio came before.
+    fn open(&self, began: Time) -> Option<Time> {
+        let answered = self.answered?;
+        Some(if self.first_audio.is_some_and(|at| at < answered) { began } else { answered })
+    }
+
     /// What the peer heard of this side.
-    fn peer(&self, ended: Time, began: Time) -> PeerView {
+    fn peer(&self, ended: Time, answered: Time) -> PeerView {
         match (self.reports.peer, self.reports.peer_at) {
             (Some(report), _) if report.lost as u64 <= self.sent || report.highest > 0 => PeerView::Heard,
             // a report of the first second could not know
-            (None, Some(at)) if self.sent > 0 && at.min(ended) >= began + JUDGED => PeerView::Unheard,
+            (None, Some(at)) if self.sent > 0 && at.min(ended) >= answered + JUDGED => PeerView::Unheard,
             _ if self.returned.is_some() => PeerView::Heard,
             _ => PeerView::Unknown,
         }
@@ -162,15 +174,20 @@ impl Session {
             duplicated: sum(|stream| stream.duplicates),
             unrelated: self.unrelated + strays as u64,
             other_address: self.other_address,
-            judged: ended.since(began) >= JUDGED.as_nanos() as u64,
+            answered: self.answered.is_some(),
+            judged: self.open(began).is_some_and(|open| ended.since(open) >= JUDGED.as_nanos() as u64),
             listens: agreed.receive,
             speaks: agreed.send,
             heard,
             heard_share: heard_here.into_iter().chain(heard_there).reduce(f64::min),
             span: (began, ended),
             silent: heard && !valid().any(|source| source.loud),
-            peer: self.peer(ended, began),
-            first_audio: self.first_audio.filter(|_| heard).map(|at| at.since(began)),
+            peer: self.peer(ended, self.answered.unwrap_or(began)),
+            first_audio: self
+                .first_audio
+                .filter(|_| heard)
+                .zip(self.answered)
+                .map(|(at, answered)| at.since(answered)),
             jitter: (!jitters.is_empty()).then(|| jitters.iter().sum::<f64>() / jitters.len() as f64),
             round_trip,
             quality: (heard && pattern.packets > 1).then(|| self.quality(&pattern, round_trip, &agreed)),

@@ -55,6 +55,7 @@ impl Call {
                 receive: receive && speaks,
             };
             session.agree(agreed, None, Time(0));
+            session.answer(Time(0));
             session.begin(Time(0));
             session
         };
@@ -95,6 +96,19 @@ impl Call {
                 self.deliver(n, &out);
             }
         }
+    }
+
+    /// Side 0 puts the call on hold, or goes on with it.
+    fn hold(&mut self, held: bool) {
+        let [holds, is_held] = self.sides.each_ref().map(|side| side.agreed.expect("agreed"));
+        self.sides[0].agree(Agreed { receive: !held, ..holds }, None, self.now);
+        self.sides[1].agree(Agreed { send: !held, ..is_held }, None, self.now);
+    }
+
+    /// What side 0 heard if it hangs up now and hears nothing any more.
+    fn cut_off(&mut self) -> Summary {
+        self.sides[0].end(self.now, true, &mut MediaOutbox::default());
+        self.sides[0].summary(self.now).expect("audio")
     }
 
     /// Side 0 hangs up; the other hears of it as long after as its way takes.
@@ -174,6 +188,115 @@ fn audio_that_stops_in_the_middle_is_lost() {
     let [caller, _] = call.hang_up();
     assert!((240..=260).contains(&caller.lost), "{}", caller.lost);
     assert!((caller.pattern.percent() - 50.0).abs() < 2.0);
+}
+
+#[test]
+fn the_time_on_hold_is_neither_late_nor_lost() {
+    let mut call = Call::new([Mode::SendReceive; 2], [CLEAR; 2]);
+    call.run(3_000);
+    call.hold(true);
+    call.run(6_000);
+    call.hold(false);
+    call.run(9_000);
+    for side in call.hang_up() {
+        assert_eq!((side.lost, side.late, side.pattern.lost), (0, 0, 0), "{side:?}");
+        assert!(side.jitter.is_some_and(|jitter| jitter < 1e6), "{side:?}");
+        assert!(side.quality.is_some_and(|quality| quality.listening > 93.0), "{side:?}");
+    }
+}
+
+#[test]
+fn silence_counts_from_when_the_other_side_was_to_speak() {
+    // hung up on hold, at once when it was over, and a second later without a packet since
+    for (after, lost) in [(None, 0..=0), (Some(20), 0..=0), (Some(1_000), 45..=50)] {
+        let mut call = Call::new([Mode::SendReceive; 2], [CLEAR; 2]);
+        call.run(3_000);
+        call.hold(true);
+        call.run(6_000);
+        if let Some(after) = after {
+            call.ways[1].loss = 1;
+            call.hold(false);
+            call.run(6_000 + after);
+        }
+        let summary = call.cut_off();
+        assert!(lost.contains(&summary.lost), "{after:?}: {summary:?}");
+    }
+}
+
+#[test]
+fn the_timestamp_goes_on_while_the_call_is_on_hold() {
+    let mut session = Session::new(config(Mode::SendReceive), 5, None);
+    let (law, payload_type, ptime) = (Law::A, 8, PTIME);
+    let (rtp, rtcp) = (address(1), address(2));
+    let agreed = Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
+    session.agree(agreed, None, Time(0));
+    session.begin(Time(0));
+    let sent = |session: &mut Session, ms: u64| {
+        let mut out = MediaOutbox::default();
+        session.send(Time(ms * MS), &mut out, |_| {});
+        let packets = out.iter().filter(|one| one.0 == Channel::Rtp).map(|(_, _, bytes)| {
+            let rtp = RtpPacket::parse(bytes).expect("RTP");
+            (rtp.sequence_number(), rtp.timestamp())
+        });
+        packets.collect::<Vec<_>>()
+    };
+    let first = sent(&mut session, 0)[0];
+    let behind =
+        |(number, timestamp): (u16, u32)| (number.wrapping_sub(first.0), timestamp.wrapping_sub(first.1));
+    session.agree(Agreed { send: false, ..agreed }, None, Time(10 * MS));
+    assert!(sent(&mut session, 2_000).is_empty());
+    // resumed before the next packet is due, none is sent early
+    session.agree(agreed, None, Time(15 * MS));
+    assert!(sent(&mut session, 15).is_empty());
+    assert_eq!(sent(&mut session, 20).into_iter().map(behind).collect::<Vec<_>>(), [(1, 160)]);
+    session.agree(Agreed { send: false, ..agreed }, None, Time(30 * MS));
+    session.agree(agreed, None, Time(3_030 * MS));
+    assert_eq!(sent(&mut session, 3_030).into_iter().map(behind).collect::<Vec<_>>(), [(2, 3_030 * 8)]);
+}
+
+#[test]
+fn audio_counts_from_the_answer_and_a_call_without_one_is_not_judged() {
+    // audio before the answer, behind it, and none
+    for (heard, first) in [(Some(2_000), Some(0)), (Some(5_020), Some(20 * MS)), (None, None)] {
+        for answered in [true, false] {
+            let mut session = Session::new(config(Mode::SendReceive), 5, None);
+            let (law, payload_type, ptime) = (Law::Mu, 0, PTIME);
+            let (rtp, rtcp) = (address(1), address(2));
+            let agreed =
+                Agreed { rtp, rtcp, law, payload_type, events: None, ptime, send: true, receive: true };
+            session.agree(agreed, None, Time(0));
+            session.begin(Time(0));
+            let mut hear = |at: u64, number: u16| {
+                let audio = RtpPacketBuilder::<&[u8], &[u8]>::new()
+                    .ssrc(7)
+                    .sequence_number(number)
+                    .payload_type(0)
+                    .payload(&[0; 160]);
+                let bytes = audio.write_vec().expect("a packet");
+                let packet =
+                    MediaPacket { channel: Channel::Rtp, from: rtp, at: Time(at * MS), bytes: &bytes };
+                session.receive(&packet, &mut MediaOutbox::default());
+            };
+            if let Some(at) = heard {
+                hear(at, 1);
+                hear(at + 20, 2);
+            }
+            if answered {
+                session.answer(Time(5_000 * MS));
+                // a further answer is that to a re-INVITE
+                session.answer(Time(5_500 * MS));
+            }
+            let judged = |ms: u64| session.summary(Time(ms * MS)).is_some_and(|audio| audio.judged);
+            let early = heard == Some(2_000);
+            assert_eq!((judged(5_900), judged(6_000)), (answered && early, answered), "{heard:?}");
+            let audio = session.summary(Time(6_000 * MS)).expect("audio");
+            assert_eq!(
+                (audio.answered, audio.first_audio),
+                (answered, first.filter(|_| answered)),
+                "{heard:?}"
+            );
+        }
+    }
 }
 
 #[test]

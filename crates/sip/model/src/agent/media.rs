@@ -193,9 +193,12 @@ impl UserAgent {
         };
     }
 
-    /// The call is answered: audio begins.
-    pub(super) fn begin_media(&mut self, cx: &mut Cx<'_>) {
+    /// Audio begins: the call is `answered`, or has audio while it rings.
+    pub(super) fn begin_media(&mut self, cx: &mut Cx<'_>, answered: bool) {
         if let Some(call) = self.media.as_mut().filter(|call| call.leg == self.dialogs.selected()) {
+            if answered {
+                call.session.answer(cx.now);
+            }
             call.session.begin(cx.now);
         }
         self.send_media(cx);
@@ -228,7 +231,8 @@ impl UserAgent {
             count(cx, call.asked, call.called, &summary);
             if disturbed {
                 cx.count(call.asked, counter::AUDIO_DISTURBED_CALLS);
-            } else {
+            } else if summary.answered {
+                // who rings only need not be heard
                 rate(cx, call.asked, &summary);
             }
             self.count_keys(cx, call.asked, &summary);
@@ -245,6 +249,9 @@ impl UserAgent {
         let mut add = |counter: usize, n: usize| tally.own[counter] += n as u64;
         add(counter::KEYS_SENT, audio.pressed);
         add(counter::KEYS_RECEIVED, audio.keys.len());
+        if !audio.answered {
+            return;
+        }
         let refused = !(audio.takes_keys || keys.is_empty() && expected.is_none());
         add(counter::KEYS_REFUSED, usize::from(refused));
         add(counter::KEYS_UNSENT_CALLS, usize::from(!refused && audio.pressed < keys.len()));

@@ -238,7 +238,7 @@ impl UserAgent {
         if first && status < 300 {
             // an answer comes here where our 200 had the offer (RFC 3261 section 13.2.2.4)
             self.take_answer(cx, message.session(), true);
-            self.begin_media(cx);
+            self.begin_media(cx, true);
             measure::acknowledged(cx, answered);
             // that to a re-INVITE is of no step
             if self.awaits(Method::Ack) {
@@ -348,7 +348,7 @@ impl UserAgent {
                 let mut body = Vec::new();
                 self.answer_session(cx, &mut body);
                 self.respond(cx, true, 200, reason(200), b"", &body);
-                self.begin_media(cx);
+                self.begin_media(cx, true);
             }
             Method::Invite => {
                 cx.count(cx.now, counter::UNRELATED_MESSAGES);

@@ -48,8 +48,9 @@ impl UserAgent {
         let content = Content { headers: &extra, body: &body, content_type, reliable };
         self.respond_with(cx, self.dialogs.answers_invite, answer.status, &answer.reason, content);
         let describes = answer.sdp && (101..200).contains(&answer.status);
-        if self.dialogs.answers_invite && (describes || (200..300).contains(&answer.status)) {
-            self.begin_media(cx);
+        let answered = (200..300).contains(&answer.status);
+        if self.dialogs.answers_invite && (describes || answered) {
+            self.begin_media(cx, answered);
         }
     }
 

@@ -67,7 +67,7 @@ impl UserAgent {
                 }
                 self.take_answer(cx, message.session(), false);
                 if !message.body.is_empty() {
-                    self.begin_media(cx); // early media
+                    self.begin_media(cx, false);
                 }
             }
             if code > 100 {
@@ -139,7 +139,7 @@ impl UserAgent {
         }
         if method == Method::Invite && (200..300).contains(&code) {
             self.take_answer(cx, message.session(), true);
-            self.begin_media(cx);
+            self.begin_media(cx, true);
         }
         let unbound = self.why_unbound(cx, bytes, message, &client, code);
         if method == Method::Register && (200..300).contains(&code) && unbound.is_none() {

@@ -5,6 +5,7 @@ use crate::settings::Role;
 use sip_core::Method;
 use sip_core::message::{Message, Name};
 use sip_core::transaction::{Actions, InviteServer, Server as OtherServer, Timers, Transmit};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A request that came.
@@ -20,6 +21,8 @@ pub(super) struct Incoming {
     pub status: u16,
     /// Branches of requests that were sent on.
     pub branches: Vec<String>,
+    /// Final responses of branches that are over, until it has one itself.
+    pub answers: HashMap<String, Message>,
     scheduled: u64,
 }
 
@@ -87,6 +90,7 @@ impl Server {
             last: Vec::new(),
             status: 0,
             branches: Vec::new(),
+            answers: HashMap::new(),
             scheduled: u64::MAX,
         };
         self.incoming.insert(key.clone(), one);
@@ -168,6 +172,9 @@ impl Server {
         if actions.transmit.is_some() {
             one.last = response.to_bytes();
             one.status = if code >= 200 { code } else { 0 };
+            if code >= 200 {
+                one.answers = HashMap::new();
+            }
             *self.counters.responses.entry(code).or_default() += 1;
         }
         self.act(key, actions, false);

@@ -186,8 +186,7 @@ impl Server {
     /// A client transaction is over.
     fn transaction_ended(&mut self, branch: &str, end: End) {
         if end == End::Normal {
-            self.outgoing.remove(branch);
-            return;
+            return self.remove_branch(branch);
         }
         self.counters.timeouts += 1;
         let Some(one) = self.outgoing.get_mut(branch) else { return };
@@ -205,10 +204,21 @@ impl Server {
             }
         }
         // RFC 4320 section 4.1: no 408 to requests other than INVITE
-        self.outgoing.remove(branch);
+        self.remove_branch(branch);
     }
 
-    /// No address is known of a target.
+    /// Forget a client transaction, but its answer, which counts until the other branches have theirs.
+    fn remove_branch(&mut self, branch: &str) {
+        let Some(Outgoing { parent: Some(parent), answer: Some(answer), .. }) = self.outgoing.remove(branch)
+        else {
+            return;
+        };
+        if let Some(parent) = self.incoming.get_mut(&parent).filter(|one| one.status == 0) {
+            parent.answers.insert(branch.to_owned(), answer);
+        }
+    }
+
+    /// Answer a request that could be sent on to nobody.
     pub(super) fn unreachable(&mut self, key: &Key) {
         let Some(one) = self.incoming.get(key) else { return };
         if one.branches.is_empty() {
@@ -348,11 +358,19 @@ impl Server {
         let Some(one) = self.incoming.get(parent).filter(|one| one.status == 0) else { return };
         let mut best: Option<(u16, Message)> = None;
         for branch in &one.branches {
-            let Some(outgoing) = self.outgoing.get(branch) else { continue };
-            let Some(answer) = &outgoing.answer else { return };
+            // a transaction over a stream has ended with its answer (Timer D)
+            let answer = match self.outgoing.get(branch) {
+                Some(outgoing) => outgoing.answer.as_ref(),
+                None => one.answers.get(branch),
+            };
+            let Some(answer) = answer else { return };
             let code = answer.code().unwrap_or(500);
-            // 6xx first, then the lowest
-            let rank = if code >= 600 { code - 600 } else { code };
+            // 6xx first, then the lowest; who answered says more than who was silent
+            let rank = match code {
+                600.. => code - 600,
+                408 => 499,
+                _ => code,
+            };
             if best.as_ref().is_none_or(|(known, _)| rank < *known) {
                 best = Some((rank, answer.clone()));
             }

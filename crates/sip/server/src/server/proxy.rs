@@ -61,6 +61,7 @@ impl Server {
             }
             self.forward(key, copy, &target);
         }
+        self.unreachable(key);
     }
 
     /// Section 16.4. False: a Route cannot be read.
@@ -91,7 +92,7 @@ impl Server {
         if reachable { vec![written.clone()] } else { Vec::new() }
     }
 
-    /// Section 16.6, for one target.
+    /// Section 16.6, for one target. A binding that is no address is passed over: nobody can be reached there.
     fn forward(&mut self, key: &Key, mut message: Message, target: &str) {
         let same = matches!(&message.start, StartLine::Request { uri, .. } if uri == target);
         if self.breaks("P10") && same {
@@ -110,10 +111,7 @@ impl Server {
             Some(route) if !(self.breaks("P09") && self.is_ours(&route.uri)) => self.destination(&route.uri),
             _ => Uri::parse(target).and_then(|uri| self.destination(&uri)),
         };
-        let Some(next) = next else {
-            // a binding that is no address: nobody can be reached there
-            return self.unreachable(key);
-        };
+        let Some(next) = next else { return };
         if message.method() == Some(&Method::Invite) {
             let secure = target.starts_with("sips:");
             let from = self.incoming.get(key).map_or(next.transport, |one| one.to.transport);

@@ -91,6 +91,71 @@ fn a_call_is_forked_and_the_others_are_cancelled() {
     assert_eq!(said[0].matches("Via:").count(), 1);
 }
 
+/// A server at which alice has these two bindings.
+fn bound(contacts: [&str; 2]) -> Server {
+    let mut server = server(|_| {});
+    for (n, contact) in contacts.into_iter().enumerate() {
+        let more = format!("Contact: <{contact}>\r\n");
+        let out =
+            server.receive(peer(UAC), &request("REGISTER", "sip:example.net", &n.to_string(), &more), 0);
+        assert!(text(&out)[0].starts_with("SIP/2.0 200"), "{out:?}");
+    }
+    server
+}
+
+#[test]
+fn a_binding_that_cannot_be_reached_is_passed_over() {
+    let (gone, other) = ("sip:alice@k3x.invalid;transport=ws", "sip:alice@p9z.invalid;transport=ws");
+    let phone = "sip:alice@192.0.2.8:8";
+    for (contacts, reached) in [([gone, phone], true), ([phone, gone], true), ([gone, other], false)] {
+        let mut server = bound(contacts);
+        for method in ["INVITE", "MESSAGE"] {
+            let out = server.receive(peer(UAC), &request(method, "sip:alice@example.net", method, ""), MS);
+            let said = text(&out);
+            let refused = said.iter().filter(|one| one.starts_with("SIP/2.0 480")).count();
+            let sent = out.iter().filter(|(to, _)| *to == peer("192.0.2.8:8")).count();
+            assert_eq!((refused, sent), (usize::from(!reached), usize::from(reached)), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_best_answer_of_a_fork_counts_whichever_came_first_over_any_transport() {
+    let answer = |invite: &[u8], code: u16| {
+        let request = Message::read(invite).expect("request");
+        Message::response(&request, code, "Reason", Some("t")).to_bytes()
+    };
+    let status = |out: &Out| {
+        let ours = out.iter().filter(|(to, _)| *to == peer(UAC));
+        ours.filter_map(|(_, bytes)| String::from_utf8_lossy(bytes).split(' ').nth(1)?.parse::<u16>().ok())
+            .filter(|code| *code >= 200)
+            .collect::<Vec<_>>()
+    };
+    for transport in ["", ";transport=tcp"] {
+        let contacts = ["192.0.2.7:7", "192.0.2.8:8"].map(|at| format!("sip:alice@{at}{transport}"));
+        // the first answers; the other does later, or never
+        for (first, other, best) in
+            [(603, Some(487), 603), (486, Some(603), 603), (486, Some(404), 404), (486, None, 486)]
+        {
+            let mut server = bound(contacts.each_ref().map(String::as_str));
+            let out = server.receive(peer(UAC), &request("INVITE", "sip:alice@example.net", "i", ""), MS);
+            let [(a, to_a), (b, to_b)] = [&out[1], &out[2]];
+            if other.is_some() {
+                server.receive(*b, &answer(to_b, 180), 2 * MS);
+            }
+            let mut found = status(&server.receive(*a, &answer(to_a, first), 3 * MS));
+            assert!(found.is_empty(), "the other branch is open");
+            if let Some(other) = other {
+                found = status(&server.receive(*b, &answer(to_b, other), 4 * MS));
+            }
+            while let Some(at) = server.deadline().filter(|at| found.is_empty() && *at < 60_000 * MS) {
+                found = status(&server.on_timer(at));
+            }
+            assert_eq!(found, [best], "{transport}: {first}, {other:?}");
+        }
+    }
+}
+
 #[test]
 fn who_registered_over_tls_is_called_over_the_same_connection() {
     let identity = ServerTls { cert: None, key: None, self_signed: true, client_ca: None, resumption: true };

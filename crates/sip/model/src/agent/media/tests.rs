@@ -113,6 +113,48 @@ fn a_caller_that_hears_nothing_had_one_way_audio() {
 }
 
 #[test]
+fn a_call_that_rings_with_audio_agreed_on_and_is_never_answered_is_not_judged() {
+    let takes = ANSWER.replace("AVP 8", "AVP 8 96") + "a=rtpmap:96 telephone-event/8000\r\n";
+    for heard in [false, true] {
+        let keys = Some("1234567890123456789".into());
+        let media = Media { keys, ..Media::default() };
+        let mut bench = bench_of(0, Params { media: Some(media), ..params(Preset::Call) });
+        bench.media = Some("10.0.0.1:16384".parse().expect("address"));
+        begin(&mut bench);
+        let invite = one(&mut bench);
+        receive(&mut bench, &with_body(&response(&invite, 183, "b1", ""), &takes));
+        talk(&mut bench, 3_000, heard);
+        receive(&mut bench, &response(&invite, 486, "b1", ""));
+        let counted = ["audio_calls", "audio_judged_calls", "one_way_audio_calls", "keys_unsent_calls"];
+        assert_eq!(counted.map(|name| counter(&bench, name)), [1, 0, 0, 0], "{heard}");
+        let tally = bench.tally_of(Phase::Measure);
+        let rated = tally.values.iter().map(|one| one.len()).sum::<u64>();
+        assert_eq!((rated, tally.delays[crate::description::delay::FIRST_AUDIO].len()), (0, 0), "{heard}");
+    }
+}
+
+#[test]
+fn the_first_audio_counts_from_the_answer_although_the_call_rang_with_audio_agreed_on() {
+    for (rings_with_audio, first) in [(false, 19 * MS..21 * MS), (true, 0..1)] {
+        let mut bench = bench(Preset::Call);
+        begin(&mut bench);
+        let invite = one(&mut bench);
+        receive(&mut bench, &with_body(&response(&invite, 183, "b1", ""), ANSWER));
+        talk(&mut bench, 3_000, rings_with_audio);
+        let contact = "Contact: <sip:b@10.0.0.9>\r\n";
+        receive(&mut bench, &with_body(&response(&invite, 200, "b1", contact), ANSWER));
+        one(&mut bench);
+        talk(&mut bench, 4_990, true);
+        bench.run_to_ms(5_000);
+        let bye = one(&mut bench);
+        receive(&mut bench, &response(&bye, 200, "", ""));
+        assert_eq!((counter(&bench, "audio_judged_calls"), counter(&bench, "one_way_audio_calls")), (1, 0));
+        let delays = &bench.tally_of(Phase::Measure).delays[crate::description::delay::FIRST_AUDIO];
+        assert!(delays.len() == 1 && first.contains(&delays.max()), "{}", delays.max());
+    }
+}
+
+#[test]
 fn an_answer_without_audio_is_a_refusal() {
     for answer in [ANSWER.replace("6000", "0"), ANSWER.replace("AVP 8", "AVP 18"), "v=1\r\n".into()] {
         let (mut bench, _) = call(&answer);
