@@ -196,7 +196,9 @@ class FleetClient:
         self._profile = profile
         phases = defaults.filled(profile, "phases") | (more.get("trial") or {})
         self._phases = {name: seconds(phases[name]) for name in ("warmup", "measure", "drain")}
-        shards = shard.shards(profile, [host.part for host in self._hosts])
+        factor = (more.get("trial") or {}).get("load")
+        whole = shard.scaled(profile, factor) if isinstance(factor, int | float) else profile
+        shards = shard.shards(whole, [host.part for host in self._hosts])
         for host, one in zip(self._hosts, shards, strict=True):
             host.shard = one
         order = [str(group.get("name")) for group in profile.get("groups") or ()]

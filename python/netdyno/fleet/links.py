@@ -25,6 +25,7 @@ from netdyno.fleet.sum import LiveSum
 from netdyno.system.journal import Journal
 
 STATES, PHASES = ("idle", "loaded", "running", "paused", "draining"), (None, "warmup", "measure", "drain")
+WAITS = ("run.pause", "run.resume")
 LOOK = 0.5
 """Seconds between two looks whether a run is overdue."""
 AT_ONCE = 64
@@ -90,11 +91,21 @@ class Links:
         return found
 
     def order(self, method: str, timeout: float | None = None) -> Any:
-        """An order to all whose run is not over, since one that is takes none."""
-        running = [link for link in self.left if not link.status.ended]
-        answers = self.each(lambda link: link.client.call(method, timeout=timeout), running)
-        self._ordered(method)
-        return next(iter(answers.values()), None)
+        """An order to all that can take it: one whose run is over takes none, and one that is draining is not
+        paused, as it may be before others. Raises `ND-104-11` where there is nobody to pause or to resume."""
+        able = [link for link in self.left if not link.status.ended]
+        if method in WAITS:
+            able = [link for link in able if link.status.state != "draining"]
+            if not able:
+                raise Error("ND-104-11", "the load of every host is over", fix="See run.status")
+        taken: list[Any] = []
+        try:
+            self.each(lambda link: taken.append(link.client.call(method, timeout=timeout)), able)
+        finally:
+            # also where one of them has refused it
+            if taken or method not in WAITS:
+                self._ordered(method)
+        return next(iter(taken), None)
 
     def _ordered(self, method: str) -> None:
         """When the run is over changes with what it is ordered to do."""
@@ -118,6 +129,7 @@ class Links:
         for one in (group for answer in loaded.values() for group in answer["groups"]):
             known = groups.setdefault(one["name"], dict(one) | {"devices": 0})
             known["devices"] += one["devices"]
+            known.setdefault("tokens", []).append(one.get("token"))
         return {
             "run": next(iter(loaded.values()))["run"],
             "groups": [groups[name] for name in order if name in groups],

@@ -101,6 +101,39 @@ def _file(group: Mapping[str, Any]) -> str | None:
     return None
 
 
+def scaled(profile: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    """A profile whose closed loops have the devices of a load factor.
+
+    Hosts would round their parts of them, and together have others than one host has.
+    """
+    made = copy.deepcopy(dict(profile))
+
+    def at(devices: int) -> int:
+        return math.floor(devices * factor + 0.5)
+
+    for group in groups(made):
+        load = table(group.get("load"))
+        closed = table(load.get("closed"))
+        frame = table(group.get("frame"))
+        paced = "rate" in frame or table(frame.get("replay")).get("own_timing")
+        count, first = group.get("devices", 1), _first(group)
+        if "open" in load or paced or not closed.get("scales", True) or not isinstance(count, int):
+            continue
+        if factor > 1:
+            # those beyond have numbers of their own
+            group["first_device"] = at(first)
+            group["devices"] = at(first + count) - at(first)
+        else:
+            group["devices"] = max(1, at(count))
+        stages = [
+            one | {"devices": at(one["devices"])}
+            for one in closed.get("stages") or ()
+            if isinstance(one, dict) and isinstance(one.get("devices"), int)
+        ]
+        group["load"] = load | {"closed": closed | {"scales": False} | ({"stages": stages} if stages else {})}
+    return made
+
+
 def shards(profile: Mapping[str, Any], parts: Sequence[Part]) -> list[Shard]:
     """What each host runs, in their order. Raises `ND-104-92` for what cannot be split."""
     refuse(profile, parts)
@@ -162,12 +195,15 @@ def _devices(group: Mapping[str, Any], count: int, weights: Sequence[float]) -> 
     shared = split(count, weights)
     limits = (group.get("total"), table(table(group.get("load")).get("open")).get("max_flows"))
     # a limit of 0 is none
-    for limit in (one for one in limits if isinstance(one, int) and one > 0):
-        while any(n and not part for n, part in zip(shared, split(limit, shared), strict=True)):
-            parts = split(limit, shared)
-            weights = [weight if part else 0 for weight, part in zip(weights, parts, strict=True)]
-            shared = split(count, weights)
-    return shared
+    limited = [one for one in limits if isinstance(one, int) and one > 0]
+    while True:
+        # of fewer hosts, another limit may have no share for one of them
+        parts = [split(limit, shared) for limit in limited]
+        none = [bool(n) and not all(of_limit) for n, *of_limit in zip(shared, *parts, strict=True)]
+        if not any(none):
+            return shared
+        weights = [0.0 if out else weight for weight, out in zip(weights, none, strict=True)]
+        shared = split(count, weights)
 
 
 def _turns(shared: Sequence[int], i: int) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Agents:
         self.stop = threading.Event()
         self.lies: dict[tuple[str, str], Any] = {}
         """By host and method, what is answered in place of an answer."""
+        self.refused: set[tuple[str, str]] = set()
         self.devices: dict[str, int] = {}
         """As each has loaded them."""
         self.changed: dict[str, Callable[[TrialResult], object]] = {}
@@ -62,6 +63,8 @@ class Agents:
 
         def call(method: str, *, timeout: float | None = None, **params: Any) -> Any:
             self.asked.append((name, method, params))
+            if (name, method) in self.refused:
+                raise Error("ND-104-11", "the run is not running")
             if (name, method) in self.lies:
                 return self.lies[name, method]
             if method == "core.describe":
@@ -70,7 +73,8 @@ class Agents:
             if method == "run.load":
                 (group,) = params["profile"]["groups"]
                 self.devices[name] = group["devices"]
-                return {"run": name, "groups": [{"name": "web", "devices": group["devices"]}]}
+                told = {"name": "web", "devices": group["devices"], "token": f"of {name}"}
+                return {"run": name, "groups": [told]}
             if method == "run.rate":
                 return {"rates": [{"t": 2.0, "group": "web", "of": "group", "rate": 20.0, "before": 10.0}]}
             if method == "run.stop":
@@ -150,7 +154,7 @@ def ended(events: Subscription) -> Status:
 
 def test_devices_are_shared_and_told_as_one_group(agents: Agents) -> None:
     loaded = FleetClient(fleet()).call("run.load", profile=PROFILE)
-    assert loaded["groups"] == [{"name": "web", "devices": 6}]
+    assert [(group["name"], group["devices"]) for group in loaded["groups"]] == [("web", 6)]
     shares = [
         params["profile"]["groups"][0]["devices"]
         for _, method, params in agents.asked
@@ -410,3 +414,44 @@ def test_an_answer_that_is_none_names_its_host(agents: Agents, method: str, answ
     assert f"its answer to {method} is not valid" in e.value.what
     # and may be done without
     assert FleetClient(fleet(), tolerate=1).call("run.load", profile=PROFILE)["groups"][0]["devices"] >= 4
+
+
+def test_hosts_whose_load_is_over_are_not_paused(agents: Agents) -> None:
+    """At the end of the load, some may drain before others."""
+    one, events = running(agents)
+    agents.tell("a", "draining", phase="drain")
+    while not any(link.status.state == "draining" for link in one._links.links):
+        assert events.next(30.0) is not None
+    one.call("run.pause")
+    assert [name for name, method, _ in agents.asked if method == "run.pause"] == ["b", "c"]
+    for name in "bc":
+        agents.tell(name, "draining", phase="drain")
+    while not all(link.status.state == "draining" for link in one._links.links):
+        assert events.next(30.0) is not None
+    with pytest.raises(Error, match="the load of every host is over") as e:
+        one.call("run.pause")
+    assert e.value.code == "ND-104-11"
+    one.close()
+
+
+def test_a_pause_that_one_host_refuses_holds_for_the_others(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "OVERDUE", 0.0)
+    one = FleetClient(fleet())
+    one.call("run.load", profile=PROFILE, trial={"warmup": "0s", "measure": "100ms", "drain": "0s"})
+    events = one.subscribe()
+    one.call("run.start")
+    agents.refused.add(("a", "run.pause"))
+    with pytest.raises(Error, match="not running"):
+        one.call("run.pause")
+    # those that have paused are not overdue
+    assert events.next(2.5) is None
+    one.close()
+
+
+def test_each_host_tells_what_its_sessions_are_known_by(agents: Agents) -> None:
+    one = FleetClient(fleet())
+    (group,) = one.call("run.load", profile=PROFILE)["groups"]
+    assert sorted(group["tokens"]) == ["of a", "of b", "of c"]
+    one.close()

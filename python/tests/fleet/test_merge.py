@@ -40,12 +40,12 @@ def recording(values: list[int]) -> Distribution:
     histogram = hdr.empty()
     for value in values:
         histogram.record_value(value)
-    at = histogram.get_percentile_to_value_dict([50, 90, 95, 99, 99.9])
+    p50, p90, p95, p99, p999 = hdr.quantiles(histogram, (50, 90, 95, 99, 99.9))
     mean = sum(values) / len(values)
     return Distribution(
         count=len(values), min=min(values), max=max(values), mean=mean,
         sd=(sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5,
-        p50=at[50], p90=at[90], p95=at[95], p99=at[99], p999=at[99.9], hdr=histogram.encode().decode(),
+        p50=p50, p90=p90, p95=p95, p99=p99, p999=p999, hdr=histogram.encode().decode(),
     )  # fmt: skip
 
 

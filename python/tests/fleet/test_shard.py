@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netdyno.errors import Error
-from netdyno.fleet.shard import Part, shards, split
+from netdyno.fleet.shard import Part, scaled, shards, split
 from netdyno.units import RATE
 
 PARTS = (Part("a", 1, (0,)), Part("b", 1, (1,)), Part("c", 2, (0, 1)))
@@ -53,6 +53,15 @@ def test_a_host_whose_share_of_a_limit_is_none_has_no_device(limit: int) -> None
         assert sum(caps) == limit and min(caps) > 0, caps
         rates = [RATE.value(one["load"]["open"]["rate"], "") for one in own if "load" in one]
         assert not rates or sum(rates) == pytest.approx(60)
+    # what one limit makes of the hosts is too little for the other then
+    uneven = [Part(name, weight) for name, weight in zip("abcd", (10.4, 10.4, 0.6, 0.6), strict=True)]
+    load = {"open": {"rate": "60/s", "max_flows": 21}}
+    own = [
+        one.profile["groups"][0]
+        for one in shards(profile(devices=2200, load=load, total=22), uneven)
+        if one.devices
+    ]
+    assert all(one["total"] > 0 and one["load"]["open"]["max_flows"] > 0 for one in own), own
     # as many as there are devices
     free = shards(profile(load={"open": {"rate": "60/s", "max_flows": 0}}), PARTS)
     assert [one.profile["groups"][0]["load"]["open"]["max_flows"] for one in free] == [0, 0, 0]
@@ -146,3 +155,28 @@ def test_files_of_this_machine_are_not_on_others() -> None:
         shards(named, PARTS)
         with pytest.raises(Error, match=r"not on the host d"):
             shards(named, (*PARTS, Part("d", 1, remote=True)))
+
+
+@pytest.mark.parametrize(
+    ("factor", "devices"), [(0.54, 54), (0.55, 55), (0.01, 1), (0.001, 1), (1.0, 100), (1.5, 150)]
+)
+def test_hosts_together_have_the_devices_of_a_load_factor(factor: float, devices: int) -> None:
+    """Each by itself would round its ten: 50 for 54, 60 for 55."""
+    hosts = [Part(f"h{number}", 1) for number in range(10)]
+    load = {"closed": {"stages": [{"over": "1s", "devices": 60}]}}
+    made = shards(scaled(profile(devices=100, load=load), factor), hosts)
+    groups = [one.profile["groups"][0] for one in made if one.devices]
+    assert sum(group["devices"] for group in groups) == devices
+    assert not any(group["load"]["closed"]["scales"] for group in groups), "hosts leave them as they are"
+    stages = sum(group["load"]["closed"]["stages"][0]["devices"] for group in groups)
+    assert stages == round(60 * factor + 1e-9)
+
+
+def test_a_load_factor_leaves_what_does_not_follow_it() -> None:
+    for left in (
+        {"load": {"open": {"rate": "10/s"}}},
+        {"load": {"closed": {"scales": False}}},
+        {"frame": {"rate": {"pps": 1000}}},
+    ):
+        (group,) = scaled(profile(**left), 0.5)["groups"]
+        assert (group["devices"], group.get("load")) == (10, left.get("load"))

@@ -86,13 +86,16 @@ def captures(folder: Path) -> list[Path]:
 def tokens_so_far(folder: Path) -> list[str]:
     """What the Call-IDs of a run under way have in them; nothing where anybody may call it."""
     try:
-        lines = (folder / EVENTS).read_text().splitlines()
+        # the last may be under way
+        *lines, _last = (folder / EVENTS).read_text().split("\n")
     except FileNotFoundError:
         # it is over: its result has them
         return _tokens(folder) if (folder / "result.json").is_file() else []
     begun = [table(json.loads(line).get("plan")) for line in lines]
-    tokens = [group.get("token") for plan in begun for group in plan.get("groups", ())]
-    return [] if _listens(folder) else [token for token in tokens if token]
+    groups = [group for plan in begun for group in plan.get("groups", ())]
+    # of a fleet, those of all hosts
+    tokens = [token for group in groups for token in group.get("tokens", [group.get("token")])]
+    return [] if _listens(folder) or not all(tokens) else tokens
 
 
 def _listens(folder: Path) -> bool:
