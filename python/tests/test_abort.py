@@ -28,9 +28,11 @@ def point(phase: str = "measure", sent: int = 100, failed: int = 0, slow: int = 
     }
 
 
-def told(threshold: Point, *points: Point, measure: float = 10.0, repetitions: int = 1) -> list[str]:
+def told(
+    threshold: Point, *points: Point, measure: float = 10.0, repetitions: int = 1, connecting: str = ""
+) -> list[str]:
     """What is said after each point."""
-    early = EarlyFailure([threshold], measure, repetitions)
+    early = EarlyFailure([threshold], measure, repetitions, connecting.split())
     return [early.sample(one) for one in points]
 
 
@@ -67,12 +69,16 @@ def test_the_slowest_and_losses() -> None:
     assert told(slowest, point(), point(slow=1)) == ["", "web.delay.response.max"]
     loss = {"metric": "web.loss", "max": "5%"}
     assert told(loss, *[point(failed=17)] * 3) == ["", "", "web.loss"]
+    # connections that failed before a message was sent are no loss
+    assert not any(told(loss, *[point(failed=17)] * 9, connecting="web"))
     assert told({"metric": "web.messages_delivered.rate", "min": "5/s"}, point(sent=0)) == [""]
 
 
 @pytest.mark.parametrize(("aborted", "code"), [("web.errors", 99), ("", 90)])
 def test_an_aborted_run_ends_with_99_though_it_was_cut_short(aborted: str, code: int) -> None:
-    cut = Validity(valid=False, reasons=[Reason(code="ND-90-05", what="cut")])
+    # another group had nothing to send by then
+    reasons = [Reason(code="ND-90-05", what="cut"), Reason(code="ND-90-09", group="other", what="idle")]
+    cut = Validity(valid=False, reasons=reasons)
     group = GroupResult(name="web", measured=Counts(failures={"timeout": 9}, messages_delivered=1))
     leg = Leg(name="leg", repetitions=[Repetition(run="r", groups=[group], validity=cut)])
     result = Result(id="r", name="n", started="", legs=[leg], aborted=aborted)

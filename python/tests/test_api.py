@@ -377,6 +377,9 @@ def test_thresholds_as_one_says_them() -> None:
         {"metric": "b.loss", "max": "1%"},
         {"metric": "b.delay.response.p99", "min": "5ms"},
     ]
+    # a port is no group's
+    (of_port,) = limits.thresholds(["left.port.rx_dropped <= 0"], profile)
+    assert of_port == {"metric": "left.port.rx_dropped", "max": "0"}
     for wrong in ("loss", "loss = 1%", "delay <= 5ms", "<= 5", "loss <="):
         with pytest.raises(netdyno.Error) as refused:
             limits.thresholds([wrong], profile)

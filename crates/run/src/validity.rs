@@ -157,7 +157,8 @@ fn offered_in_parts(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, 
 fn short_of_total(evidence: &Evidence<'_>, sum: &GroupSum, group: &GroupPlan, reasons: &mut Vec<Reason>) {
     let Some(total) = group.total else { return };
     let sent = sum.total.messages_sent;
-    if evidence.done || sent >= total {
+    // one that was stopped before has ND-90-05
+    if evidence.done || evidence.cut.is_some() || sent >= total {
         return;
     }
     let what =

@@ -7,7 +7,7 @@ good, at the highest rate seen so far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,13 +38,21 @@ class _GroupProgress:
 class EarlyFailure:
     """Watches the points of one trial."""
 
-    def __init__(self, thresholds: Sequence[Mapping[str, Any]], measure: float, repetitions: int = 1) -> None:
+    def __init__(
+        self,
+        thresholds: Sequence[Mapping[str, Any]],
+        measure: float,
+        repetitions: int = 1,
+        connecting: Collection[str] = (),
+    ) -> None:
+        """`connecting`: groups whose devices have connections. A failure there may be a connection's, before
+        a message was sent or with one that is sent again, and so no loss."""
         self._limits = [
             (GroupMetric.parse(str(one["metric"])), bound(one["max"]), bool(one.get("strict")))
             for one in thresholds
             if one.get("max") is not None
         ]
-        self._measure, self._repetitions = measure, repetitions
+        self._measure, self._repetitions, self._connecting = measure, repetitions, connecting
         self._seen: dict[str, _GroupProgress] = {}
         self._elapsed = 0.0
 
@@ -95,7 +103,7 @@ class EarlyFailure:
             count = seen.failures.get(metric.name, 0) if metric.name else seen.failed
             # the mean over all repetitions is judged
             return beyond(count - under_way, limit * self._repetitions)
-        if metric.kind == "loss" and self._repetitions == 1:
+        if metric.kind == "loss" and self._repetitions == 1 and metric.group not in self._connecting:
             whole = seen.sent + seen.most_sent * left
             return seen.failed - under_way > 0 and beyond(seen.failed - under_way, limit * whole)
         if metric.kind != "delay":

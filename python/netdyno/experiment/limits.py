@@ -26,8 +26,10 @@ def thresholds(texts: Sequence[str], profile: dict[str, Any]) -> list[dict[str, 
             raise Error("ND-104-04", "it is no threshold", at=at, fix=fix)
         kind = "max" if said[2] in ("<=", "≤", "<") else "min"
         strict = {"strict": True} if said[2] in ("<", ">") else {}
-        of_group = said[1].partition(".")[0] in names
-        metrics = [said[1]] if of_group else [f"{name}.{said[1]}" for name in names]
+        first, *rest = said[1].split(".")
+        # a group's, or a port's
+        whole = first in names or rest[:-1] == ["port"]
+        metrics = [said[1]] if whole else [f"{name}.{said[1]}" for name in names]
         for metric in metrics:
             try:
                 parsed = GroupMetric.parse(metric)

@@ -7,7 +7,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -254,7 +254,9 @@ class TrialRun:
         actions = list(self.around.actions)
         plan = self.around.plan
         limits = plan.get("thresholds", []) if self.around.abort_on_fail else []
-        early = EarlyFailure(limits, plan["phases"]["measure"], plan.get("repetitions", 1))
+        early = EarlyFailure(
+            limits, plan["phases"]["measure"], plan.get("repetitions", 1), _connecting(plan["groups"])
+        )
         while True:
             event = events.next(0.2 if not actions else 0.02)
             if actions and time.monotonic() - self._began >= actions[0].after:
@@ -505,3 +507,9 @@ def _capture(client: Core, context: TrialContext) -> str:
     name = f"{context.folder.name}-{context.capture.name}"
     context.live.log(f"the capture stays with the daemon at {client.address}, as {name}")
     return name
+
+
+def _connecting(groups: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Groups whose devices have connections."""
+    connecting = {scheme.name for scheme in models.schemes() if scheme.connects}
+    return frozenset(str(one["name"]) for one in groups if str(one["target"]).partition(":")[0] in connecting)

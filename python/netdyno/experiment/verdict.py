@@ -61,7 +61,8 @@ def _cut_short(result: Result) -> None:
     """A trial that was stopped as its threshold had failed for good is as short as was wanted."""
     for leg in result.legs:
         for found in (repetition.validity for repetition in leg.repetitions):
-            found.reasons = [reason for reason in found.reasons if reason.code != CUT]
+            # nothing may have been due in another group by then
+            found.reasons = [one for one in found.reasons if one.code not in (CUT, idle.IDLE)]
             found.valid = not found.reasons
 
 
