@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -126,3 +127,17 @@ def test_any_percentile_is_said_in_words() -> None:
 def test_a_percentile_of_a_metric_is_parsed_whole() -> None:
     assert GroupMetric.parse("web.delay.response.p99.99").stat == "p99.99"
     assert str(GroupMetric.parse("web.delay.response.p99.99")) == "web.delay.response.p99.99"
+
+
+@pytest.mark.parametrize("count", [1, 19, 20, 35, 60, 600, 1001])
+@pytest.mark.parametrize("stat", ["p50", "p90", "p95", "p97", "p99", "p99.9"])
+def test_a_percentile_has_the_rank_of_the_core(count: int, stat: str) -> None:
+    """So many per cent of all do not exceed it: of 60 values, the 99th percentile is the largest."""
+    share = percentile.percent(stat) or 0.0
+    values = [1_000_000 * (i + 1) for i in range(count)]
+    expected = values[max(1, math.ceil(share / 100 * count - 1e-9)) - 1]
+    (whole,) = hdr.quantiles(hdr.decode(_distribution(values).hdr or ""), (share,))
+    assert whole == pytest.approx(expected, rel=2e-3)
+    if count > 1:
+        merged = hdr.merge(_distribution(values[i::2]) for i in range(2))
+        assert percentile.of(merged, stat) == pytest.approx(expected, rel=2e-3)

@@ -120,3 +120,16 @@ def test_counts_and_rates_of_the_measure_phase(
         point(3, messages_delivered=60, failures={"reset": 1}),
     ]
     assert judged(threshold, *points) == (outcome, value)
+
+
+def test_a_share_that_grows_until_the_end_fails_no_run_before() -> None:
+    """Calls that are under way are not completed yet."""
+    limit, calls = {"metric": "calls.index.scr", "min": 0.99}, {"session_requests": 100}
+    so_far = ThresholdsSoFar([limit], {"calls": "sip"})
+    outcomes = []
+    for completed in (10, 190):
+        counts = calls | {"sessions_completed": completed}
+        shown = {"t": 1, "dt": 1.0, "phase": "measure", "groups": {"calls": {"counts": counts}}}
+        so_far.sample(SeriesPoint.model_validate(shown))
+        outcomes += [one.outcome for one in so_far.judged()]
+    assert outcomes == ["not judged", "pass"]

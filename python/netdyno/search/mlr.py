@@ -94,8 +94,9 @@ def _search(
                 intended_duration=intended_duration,
                 intended_load=intended_load,
                 offered_count=trial.sent,
-                loss_count=trial.lost,
-                # what was not sent counts like loss, so that the search goes to lower loads
+                # what was not sent, or not taken by our own receiver, counts like loss, so that the search
+                # goes to lower loads
+                loss_count=trial.sent if trial.short and trial.overrun else trial.lost,
                 intended_count=max(intended, trial.sent) if trial.short else trial.sent,
             )
 

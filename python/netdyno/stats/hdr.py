@@ -6,7 +6,7 @@ import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hdrh.histogram import HdrHistogram
@@ -69,6 +69,19 @@ def _no(why: str) -> Error:
     return Error("ND-104-21", what, fix="Measure again; `netdyno runs show` tells what else is in it")
 
 
+def quantiles(found: Any, shares: Sequence[float]) -> list[int]:
+    """The least values that so many per cent of all do not exceed, as the core finds them. `shares` grow."""
+    count = found.get_total_count()
+    ranks = [max(1, math.ceil(share / 100 * count - 1e-9)) for share in shares]
+    values: list[int] = []
+    so_far = 0
+    for one in found.get_recorded_iterator():
+        so_far += one.count_at_value_iterated_to
+        while len(values) < len(ranks) and so_far >= ranks[len(values)]:
+            values.append(int(found.get_highest_equivalent_value(one.value_iterated_to)))
+    return values
+
+
 def merge(parts: Iterable[Distribution]) -> Distribution:
     """All parts as one distribution; numbers are taken from the merged histogram.
 
@@ -86,7 +99,7 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
     jitter = math.fsum(j * count for j, count in jitters) / weight if weight else None
     if len(given) == 1 or not merged.get_total_count():
         return given[0]
-    value = merged.get_percentile_to_value_dict([50, 90, 95, 99, 99.9])
+    p50, p90, p95, p99, p999 = quantiles(merged, (50, 90, 95, 99, 99.9))
     smallest = min(part.min for part in given)
     # exact means are there already; the histogram's own is rounded to its buckets, and so is its deviation
     count = sum(part.count for part in given)
@@ -97,13 +110,13 @@ def merge(parts: Iterable[Distribution]) -> Distribution:
         min=smallest,
         mean=mean,
         sd=math.sqrt(squares / count),
-        p50=int(value[50]),
-        p90=int(value[90]),
-        p95=int(value[95]),
-        p99=int(value[99]),
-        p999=int(value[99.9]),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        p999=p999,
         max=max(part.max for part in given),
-        pdv=int(value[99.9]) - smallest if any(part.pdv is not None for part in given) else None,
+        pdv=p999 - smallest if any(part.pdv is not None for part in given) else None,
         jitter=jitter,
         hdr=merged.encode().decode(),
     )

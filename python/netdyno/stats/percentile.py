@@ -75,7 +75,14 @@ def of(found: Quantiles, stat: str) -> float | None:
     if not histogram.get_total_count():
         return None
     # a histogram answers with the upper end of a bucket
-    return min(max(float(histogram.get_value_at_percentile(value)), found.min), found.max)
+    (at,) = _quantiles(histogram, value)
+    return min(max(float(at), found.min), found.max)
+
+
+def _quantiles(histogram: Any, share: float) -> list[int]:
+    from netdyno.stats import hdr
+
+    return hdr.quantiles(histogram, (share,))
 
 
 @lru_cache(maxsize=16)

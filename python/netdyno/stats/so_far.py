@@ -138,15 +138,20 @@ class ThresholdsSoFar:
                 return _loss(counts, threshold)
             case "index":
                 of = models.find(self._protocols.get(metric.group, "")).indices
-                return next((index.of(counts) for index in of if index.name == name), None)
+                share = next((index.of(counts) for index in of if index.name == name), None)
+                # what is under way may still be completed
+                return share if share is None or not _waits(threshold, share) else None
             case "counter" | "counts":
                 value = float(getattr(counts, name, 0))
                 if metric.stat == "rate":
                     return value / self._elapsed
-                # a count that has to be reached has time until the end
-                waits = threshold.get("max") is None and not against("", threshold, value, None, 1).passed
-                return None if waits else value
+                return None if _waits(threshold, value) else value
         return None
+
+
+def _waits(threshold: Mapping[str, Any], value: float) -> bool:
+    """Whether it has to be reached, and is not yet: it has time until the end."""
+    return threshold.get("max") is None and not against("", threshold, value, None, 1).passed
 
 
 def _loss(counts: Counts, threshold: Mapping[str, Any]) -> float | None:
@@ -155,7 +160,8 @@ def _loss(counts: Counts, threshold: Mapping[str, Any]) -> float | None:
     sent, delivered = counts.messages_sent, counts.messages_delivered
     if not sent or not (delivered or counts.failures):
         return None
-    least = min(sent, sum(counts.failures.values())) / sent
+    # a failure may be a connection's, and no message's
+    least = min(sent - delivered, sum(counts.failures.values())) / sent
     most = max(least, (sent - delivered) / sent)
     if against("", threshold, most, None, 1).passed:
         return most

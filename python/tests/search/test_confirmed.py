@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from netdyno.core.search import SearchFinding
 from netdyno.experiment.spec import LegSpec
 from netdyno.search import load, trial
 from netdyno.search.confirmed import confirmation, confirmed
@@ -74,6 +75,17 @@ def test_the_rate_of_calls_is_their_callers() -> None:
 
 def judged(base: Baseline, load: float) -> tuple[str, str, float]:
     """Limit, notes and baseline of a rate that nothing above met, with its confirmation."""
+    trials = [
+        LoadTrial(load, 10.0, 100, 0),
+        LoadTrial(load * 1.01, 10.0, 100, 0, ("ser",)),
+        LoadTrial(load, max(10.0, 1000 / load), 1000, 0),
+    ]
+    one = finding(base, load, trials)
+    return one.limit, "; ".join(one.notes), base.load
+
+
+def finding(base: Baseline | None, load: float, trials: list[LoadTrial]) -> SearchFinding:
+    """What is found of a rate by these trials, confirmed over 1,000 flows."""
     request = SearchRequest((GOAL,), "rate", confirm=1000.0, baseline=base)
     part = PartSearch(
         "calls",
@@ -84,13 +96,10 @@ def judged(base: Baseline, load: float) -> tuple[str, str, float]:
         3,
         stop="resolution",
     )
-    part.trials = [
-        LoadTrial(load, 10.0, 100, 0),
-        LoadTrial(load * 1.01, 10.0, 100, 0, ("ser",)),
-        LoadTrial(load, max(10.0, 1000 / load), 1000, 0),
-    ]
+    part.trials = trials
     (one,), figures = Rate().judge(part, request)
-    return one.limit, "; ".join(one.notes), figures["baseline_rate"]
+    assert figures == ({"baseline_rate": base.load} if base else {})
+    return one
 
 
 def test_a_rate_at_the_baseline_is_the_testers() -> None:
@@ -105,3 +114,15 @@ def test_a_rate_at_the_baseline_is_the_testers() -> None:
 def test_a_result_says_that_it_was_confirmed() -> None:
     _, notes, _ = judged(Baseline(500.0, open=False), 50.0)
     assert "confirmed: 1,000 flows in 20.0 s, none of which failed" in notes, notes
+
+
+def test_what_was_confirmed_is_what_is_told() -> None:
+    # 490 passed a short trial, and 480 has all flows
+    short, failed, held = LoadTrial(490.0, 1.0, 490, 0), LoadTrial(500.0, 2.5, 1000, 0, ("ser",)), 480.0
+    one = finding(None, held, [short, failed, LoadTrial(held, 2.5, 1200, 0)])
+    assert (one.load, one.limit) == (held, "dut"), one
+    assert any("confirmed: 1,200 flows" in note for note in one.notes), one.notes
+    # the tester could not offer so many of 500
+    own = LoadTrial(500.0, 2.5, 700, 0, short=True)
+    one = finding(None, held, [LoadTrial(500.0, 1.0, 500, 0), own, LoadTrial(held, 2.5, 1200, 0)])
+    assert (one.load, one.limit) == (held, "generator"), one

@@ -287,6 +287,17 @@ def test_mlrsearch_with_repeats_takes_half_of_them() -> None:
     assert relevant["ndr"].lower == pytest.approx(0.4e6, rel=0.01)
 
 
+def test_mlrsearch_goes_lower_where_our_own_receiver_did_not_take_all() -> None:
+    """Nothing counts as lost there, and the trial does not count."""
+
+    def dut(ask: TrialRequest) -> LoadTrial:
+        over = ask.load > 0.4e6
+        return LoadTrial(ask.load, ask.seconds, round(ask.load * ask.seconds), 0, short=over, overrun=over)
+
+    trials, why = run(mlr((PDR,), SPACE), dut)
+    assert why == "resolution" and passes(PDR, trials) == pytest.approx(0.4e6, rel=0.01)
+
+
 def test_mlrsearch_that_is_not_driven_to_its_end_leaves_no_thread() -> None:
     import threading
 

@@ -87,15 +87,27 @@ class Rate(Throughput):
         found, figures = reported(part, request, 0), dict[str, float]()
         notes = list(found.notes)
         update: dict[str, object] = {"notes": notes}
-        if request.confirm and found.load is not None:
-            notes.append(_confirmation(part, request, found.load))
+        load = found.load
+        if request.confirm and load is not None:
+            if (held := _held(part, request)) is not None and held < load:
+                load = update["load"] = held
+                if any(one.short and one.load > held for one in part.trials):
+                    update["limit"] = "generator"
+            notes.append(_confirmation(part, request, load))
         if (base := request.baseline) is not None:
             figures["baseline_rate"] = base.load
-            at_limit = found.load is not None and not base.open and found.load >= NEAR * base.load
-            notes.append(_against(base, found.load, part.unit, at_limit=at_limit))
+            at_limit = load is not None and not base.open and load >= NEAR * base.load
+            notes.append(_against(base, load, part.unit, at_limit=at_limit))
             if at_limit:
                 update["limit"] = "generator"
         return [found.model_copy(update=update)], figures
+
+
+def _held(part: PartSearch, request: SearchRequest) -> float | None:
+    """The highest load that was confirmed: those above passed shorter trials at most."""
+    goal, count = request.goals[0], request.confirm
+    tried = {one.load for one in part.trials}
+    return max((one for one in tried if confirmation(goal, part.trials, one, count)), default=None)
 
 
 def _confirmation(part: PartSearch, request: SearchRequest, load: float) -> str:
