@@ -44,7 +44,9 @@ def of(kept: Entry, bench: Spec, versions: Mapping[str, str], before: float) -> 
     if not kept.record.fresh and (known := _known(kept.study.document)):
         return known
     load_of = workload(bench)
-    programs = {name: version(name, package) for name, package in load_of.programs.items()}
+    # an image and other machines have programs of their own
+    ours = bench.endpoints != "container" and not bench.remote
+    programs = {name: version(name, package) for name, package in load_of.programs.items() if ours}
     return {
         "command": redaction.hide(shlex.join(["netdyno", *sys.argv[1:]])),
         "workload": bench.workload,

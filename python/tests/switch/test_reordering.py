@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from netdyno.switch.chain import steering
 from netdyno.switch.chain.reordering import overtaken
 from netdyno.switch.chain.sight import Key, Sighting
 from netdyno.switch.chain.spec import checked
+from netdyno.switch.chain.strays import asks_for
 
 CHAIN = checked({"vnfs": {"a": {"kind": "bridge"}, "b": {"kind": "bridge"}}, "chain": ["a", "b"]}, "x")
 PATH = steering.expected(steering.rules(CHAIN), "default", "forward")
@@ -42,3 +47,20 @@ def test_a_lost_one_is_in_no_order() -> None:
 def test_other_packets_have_no_order() -> None:
     port = PATH[0].port
     assert overtaken(PATH, {("udp", b"x"): [Sighting(1, port, True)], ("arp", b"\0\1", b"", b""): []}) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "asks"),
+    [
+        # as a preset has it
+        ({"delay": {"constant": "10ms"}, "overtaking": False}, False),
+        ({"delay": {"normal": {}}, "overtaking": True}, True),
+        ({"a_to_b": {"reorder": {"share": 0.1}}}, True),
+        ({"elements": {"x": {"kind": "reorder"}}}, True),
+        ({}, False),
+    ],
+)
+def test_another_order_is_asked_for_by_what_has_a_value(spec: dict[str, object], asks: bool) -> None:
+    network = SimpleNamespace(described=lambda: [("path", spec)])
+    lab = SimpleNamespace(network=network, vnfs={})
+    assert asks_for(lab, ("reorder", "overtaking")) is asks  # type: ignore[arg-type]

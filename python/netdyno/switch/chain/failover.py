@@ -19,7 +19,7 @@ from netdyno.switch.chain.liveness import LivenessEvent, Monitor
 from netdyno.switch.chain.proof import first_fault, proven
 from netdyno.switch.chain.spec import REST, Chain
 from netdyno.switch.chain.steering import CLIENT, SERVER
-from netdyno.switch.chain.talk import port_of, set_dscp
+from netdyno.switch.chain.talk import dscp_of, port_of, set_dscp
 from netdyno.switch.chain.verify import Verification
 from netdyno.switch.chain.vnf.base import IN
 from netdyno.system import namespace
@@ -169,11 +169,10 @@ class NumberedDatagrams:
             namespace.inside(lab.network.namespace(CLIENT), lambda source=source: _bound(source))  # type: ignore[misc]
             for source in sources
         ]
-        dscp = lab.chain.classes[traffic].match.dscp if traffic in lab.chain.classes else None
         for one in self._clients:
             one.connect(to)
         for one in (*self._clients, self._server):
-            set_dscp(one, dscp or 0)
+            set_dscp(one, dscp_of(lab.chain, traffic))
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._echo, self._talk)]
         for thread in self._threads:
             thread.start()
@@ -203,7 +202,8 @@ class NumberedDatagrams:
         longest: float | None = 0.0
         for times, back in zip(self._sent, self._back, strict=True):
             came = [times[number] for number in sorted(back)]
-            if not came or times[-1] - came[-1] > max(UNDISTURBED / 2, self._awaited):
+            # echoes of all that was sent were awaited
+            if not came or times[-1] - came[-1] > UNDISTURBED / 2:
                 longest = None
             elif longest is not None:
                 gaps = [b - a for a, b in pairwise(came)]

@@ -25,7 +25,7 @@ def passed(lab: ChainLab, captures: Captures, traffic: str, talk: Talk) -> Fault
         return None
     captures.clear()
     _send(lab, talk)
-    captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
+    captures.quiet(transit.quiet(lab), ANSWER + transit.quiet(lab))
     hosts = {step.port.host for step in expected(of_version(lab.rules, talk.version), traffic, "forward")}
     for key in [known for known in captures.sent_by(CLIENT) if known[0] == FRAGMENT]:
         for seen in sorted(captures.of(key), key=lambda s: s.at):

@@ -17,7 +17,7 @@ from netdyno.switch.chain.lab import ChainLab
 from netdyno.switch.chain.sight import Fault, Key, Sighting, key
 from netdyno.switch.chain.spec import Version
 from netdyno.switch.chain.steering import CLIENT, SERVER, TAG_TYPES, TWO_TAGS, Direction, Port, Rule
-from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, free_port, port_of
+from netdyno.switch.chain.talk import ANSWER, PROTOCOLS, dscp_of, free_port, port_of
 from netdyno.system import namespace
 
 _ROUNDS = 3
@@ -80,7 +80,7 @@ def _round(lab: ChainLab, captures: Captures, rules: Sequence[Rule]) -> list[Ref
     until = time.monotonic() + ANSWER
     while not all(captures.of(one.key) for one in sent) and time.monotonic() < until:
         time.sleep(0.01)
-    captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
+    captures.quiet(transit.quiet(lab), ANSWER + transit.quiet(lab))
     by: dict[tuple[str, Direction, str], list[_Sent]] = {}
     for one in sent:
         by.setdefault((one.rule.traffic, one.rule.direction, one.protocol), []).append(one)
@@ -116,7 +116,7 @@ def _frames(lab: ChainLab, rule: Rule) -> Iterator[_Sent]:
     ports = port_of(lab.chain, rule.traffic), _OTHER
     version: Version = rule.version or 4
     for protocol in [match.protocol] if match.protocol else PROTOCOLS:
-        packet = _packet(lab, version, protocol, SERVER, ports, match.dscp or 0)
+        packet = _packet(lab, version, protocol, SERVER, ports, dscp_of(lab.chain, rule.traffic))
         yield _Sent(rule, f"{protocol}{'6' if version == 6 else ''}", _TYPES[version] + packet)
 
 

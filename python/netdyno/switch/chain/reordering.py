@@ -35,6 +35,10 @@ class Burst(Talk):
     def _datagrams(self, client: socket.socket, server: socket.socket, to: tuple[str, int]) -> None:
         mark = self.mark + secrets.token_hex(4).encode()
         reply = self._met(client, server, to, mark)
+        # a switch in the kernel asks for the rules of a flow once each way, and packets behind wait there
+        reply(mark + b" met")
+        client.settimeout(self.patience)
+        client.recv(2048)
         _send_at_once(lambda data: client.sendto(data, to), mark + b" there")
         _send_at_once(reply, mark + b" back")
         for end, host in ((server, SERVER), (client, CLIENT)):

@@ -33,7 +33,16 @@ def asks_for(lab: ChainLab, ways: Collection[str]) -> bool:
     """Whether the description of a path or function of the chain has one of these ways."""
     every: list[object] = [spec for _, spec in lab.network.described()]
     every += [one.graph() for one in lab.vnfs.values() if isinstance(one, Forwarder)]
-    return any(word in str(one) for one in every for word in ways)
+    return any(_asks(one, ways) for one in every)
+
+
+def _asks(of: object, ways: Collection[str]) -> bool:
+    """Whether it names a way. A preset names all, and those that it has not have no value."""
+    if isinstance(of, Mapping):
+        return any((key in ways and bool(value)) or _asks(value, ways) for key, value in of.items())
+    if isinstance(of, list | tuple):
+        return any(_asks(one, ways) for one in of)
+    return isinstance(of, str) and any(word in of for word in ways)
 
 
 def repeatable(lab: ChainLab) -> bool:

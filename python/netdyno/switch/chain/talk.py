@@ -343,7 +343,7 @@ def conversations(lab: ChainLab, traffic: str) -> list[Talk]:
             for protocol in [one.match.protocol] if one.match.protocol else PROTOCOLS:
                 talk = Talk(protocol, port_of(lab.chain, traffic), flows or 1,
                             answered=one.blocked_by is None, version=version)  # fmt: skip
-                talk.dscp = one.match.dscp or 0
+                talk.dscp = dscp_of(lab.chain, traffic)
                 found.append(talk)
             continue
         port = free_port(lab.chain)
@@ -352,12 +352,21 @@ def conversations(lab: ChainLab, traffic: str) -> list[Talk]:
             Talk("udp", port, version=version),
             *(Talk("tcp", one, flows or 1, version=version) for one in (port, *_http_ports(lab.chain))),
         ]
+    for talk in found if traffic == REST else ():
+        talk.dscp = dscp_of(lab.chain, traffic)
     for talk in found:
         talk.relays = lab.chain.relays(traffic, talk.protocol, talk.port)
         talk.balancer = next((one for one in lab.chain.paths()[traffic] if lab.chain.chooses(one)), "")
         if talk.balancer and talk.protocol == "tcp" and talk.answered:
             talk.count = max(talk.count, 2 * lab.chain.servers())
     return found
+
+
+def dscp_of(chain: Chain, traffic: str) -> int:
+    """The DSCP of a class, or one that leads into no class."""
+    of = {name: one.match.dscp for name, one in chain.classes.items()}
+    known = of.get(traffic)
+    return known if known is not None else next((one for one in range(64) if one not in of.values()), 0)
 
 
 def _http_ports(chain: Chain) -> list[int]:

@@ -35,7 +35,7 @@ def awaited(lab: ChainLab) -> float:
 
 def quiet(lab: ChainLab) -> float:
     """Seconds without a packet after which none is in transit."""
-    return QUIET + (lab.transit or 0.0)
+    return QUIET + max(lab.transit or 0.0, described(lab))
 
 
 def longest(captures: Captures, packets: Iterable[Key]) -> float:

@@ -244,7 +244,7 @@ def _rounds(
         captures.clear()
         talk.patience = ANSWER * (number + 1) + transit.described(lab) + 2 * (lab.transit or 0.0)
         talk.run(lab)
-        captures.quiet(transit.quiet(lab), 3 * ANSWER)
+        captures.quiet(transit.quiet(lab), 3 * ANSWER + transit.quiet(lab))
         until = time.monotonic() + transit.awaited(lab)
         while True:
             # a search for a rule sends packets again
@@ -253,13 +253,16 @@ def _rounds(
                 _followed(lab, captures, courses, traffic, rules, direction, talk, suspect)
                 for direction in ways
             ]
-            if others or not any(_missed(one) for one in seen) or time.monotonic() > until:
+            # the search for a rule that makes too many has sent its own packets: what was found holds
+            searched = any(one.fault and one.fault.excess for one in seen)
+            if others or searched or not any(_missed(one) for one in seen) or time.monotonic() > until:
                 break
             time.sleep(AGAIN)
         if len(seen) == 2 and talk.protocol in PROTOCOLS and all(one.good for one in seen):
             fault = disagreement(rules, traffic, *(one.choices for one in seen))
             seen[1] = replace(seen[1], fault=fault or talk.unbalanced(lab))
-        if len(seen) == 2 and seen[1].good and talk.failed:
+        # a conversation that is cut on the way there says nothing of the way back
+        if len(seen) == 2 and all(one.good for one in seen) and talk.failed:
             seen[1] = replace(seen[1], fault=talk.failed)
         for direction, stray in others.items():
             at = min(DIRECTIONS.index(direction), len(seen) - 1)
@@ -468,7 +471,7 @@ def _located(
         rest = steps[starts[middle] :]
         captures.clear()
         _send(lab, rest[0].port, frames[rest[0].port])
-        captures.quiet(transit.quiet(lab), ANSWER + (lab.transit or 0.0))
+        captures.quiet(transit.quiet(lab), ANSWER + transit.quiet(lab))
         seen = captures.of(one)
         # an end may send it once more by itself
         sent = sum((s.port, s.sends) == (rest[0].port, True) for s in seen)
