@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from netdyno.errors import Error
-from netdyno.system.ssh import SshHost
+from netdyno.system.journal import Journal
+from netdyno.system.ssh import Session, SshHost
 
 SSH = """\
 #!/bin/sh
@@ -39,3 +40,25 @@ def test_a_file_is_what_the_script_prints(monkeypatch: pytest.MonkeyPatch, tmp_p
     with pytest.raises(Error, match="no such thing") as e:
         host.fetch("echo no such thing >&2; exit 3", io.BytesIO(), 60)
     assert e.value.code == "ND-92-90"
+
+
+def test_a_machine_that_cannot_unpack_a_script_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    only = tmp_path / "only"
+    only.mkdir()
+    (only / "sh").symlink_to("/bin/sh")
+    host = account(monkeypatch, tmp_path, "sh", f"PATH={only}; export PATH")
+    for there in (lambda: host.outcome("echo 1"), lambda: host.fetch("echo 1", io.BytesIO(), 60)):
+        with pytest.raises(Error, match="not found") as e:
+            there()
+        assert (e.value.code, e.value.at) == ("ND-92-90", "lab")
+
+
+def test_a_session_begins_behind_a_line_without_an_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    host = account(monkeypatch, tmp_path, "sh", "printf Welcome")
+    session = Session(host, "echo first; cat", Journal())
+    assert session.line(30) == "first"
+    session.finish(30)

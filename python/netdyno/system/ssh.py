@@ -84,10 +84,13 @@ class SshHost:
             )
         except subprocess.TimeoutExpired:
             raise self.failed(f"no answer within {timeout:g} s") from None
-        printed = done.stdout.decode(errors="replace")
         # what the login shell prints by itself stands before it
-        printed = printed.partition(f"{BEGINS}\n")[2] if BEGINS in printed else printed
-        return done.returncode, printed, done.stderr.decode(errors="replace")
+        before, begun, printed = done.stdout.decode(errors="replace").partition(f"{BEGINS}\n")
+        said = done.stderr.decode(errors="replace")
+        if not begun and not done.returncode:
+            # a shell that could not unpack it has had nothing to do
+            raise self.failed(said)
+        return done.returncode, printed if begun else before, said
 
     def fetch(self, script: str, into: BinaryIO, timeout: float) -> None:
         """Write what a shell script prints to a file. Raises where it fails, or does not end."""
@@ -99,17 +102,19 @@ class SshHost:
                 stderr=words,
             )
             assert process.stdout is not None
+            begun = False
             with process, process.stdout as stream:
                 late = threading.Timer(timeout, process.kill)
                 late.start()
                 try:
                     for line in stream:
                         if line.endswith(f"{BEGINS}\n".encode()):
+                            begun = True
                             shutil.copyfileobj(stream, into)
                     process.wait()
                 finally:
                     late.cancel()
-            if process.returncode:
+            if process.returncode or not begun:
                 words.seek(0)
                 raise self.failed(words.read().decode(errors="replace"))
 
@@ -166,7 +171,8 @@ class Session:
         """The next line of its script. Raises with its last words where there is none."""
         until = time.monotonic() + timeout
         while not self._begun:
-            self._begun = self._line(until, timeout) == BEGINS
+            # a login shell may have left its last line open
+            self._begun = self._line(until, timeout).endswith(BEGINS)
         return self._line(until, timeout)
 
     def _line(self, until: float, timeout: float) -> str:
