@@ -180,20 +180,29 @@ class Store:
                 for r in found
             ]
 
-    def metrics(self, run: str) -> list[str]:
-        """Names of the metrics that trials of a run have."""
-        query = "SELECT DISTINCT metric FROM metrics WHERE run = ? ORDER BY metric"
-        with self._sqlite_errors():
-            return [name for (name,) in self._db.execute(query, (run,))]
-
-    def spreads(self, metric: str) -> dict[str, Spread]:
-        """By run, one metric over its trials."""
+    def metrics(self, run: str, leg: str = "") -> list[str]:
+        """Names of the metrics that trials of a run have, or those of one of its legs."""
         query = (
-            "SELECT run, avg(value), min(value), max(value), count(*) FROM metrics WHERE metric = ? "
-            "GROUP BY run"
+            "SELECT DISTINCT metric FROM metrics JOIN trials USING (run, number) "
+            "WHERE run = ?1 AND (leg = ?2 OR ?2 = '') ORDER BY metric"
         )
         with self._sqlite_errors():
-            return {run: Spread(*values) for run, *values in self._db.execute(query, (metric,))}
+            return [name for (name,) in self._db.execute(query, (run, leg))]
+
+    def legs(self, run: str) -> list[str]:
+        """Legs of a run that have trials, in their order."""
+        query = "SELECT leg FROM trials WHERE run = ? GROUP BY leg ORDER BY min(number)"
+        with self._sqlite_errors():
+            return [leg for (leg,) in self._db.execute(query, (run,))]
+
+    def spreads(self, metric: str, leg: str) -> dict[str, Spread]:
+        """By run, one metric over the trials of a leg."""
+        query = (
+            "SELECT run, avg(value), min(value), max(value), count(*) FROM metrics "
+            "JOIN trials USING (run, number) WHERE metric = ? AND leg = ? GROUP BY run"
+        )
+        with self._sqlite_errors():
+            return {run: Spread(*values) for run, *values in self._db.execute(query, (metric, leg))}
 
     def owners(self) -> dict[str, tuple[int, int]]:
         """Runs that are not over, with the process of each: its number and start time."""

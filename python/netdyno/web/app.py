@@ -33,7 +33,7 @@ from netdyno.systems import SYSTEMS
 from netdyno.web import assets, experiments, follow, profiles, run_views, start, trend
 from netdyno.web.access import OPERATOR, Access
 from netdyno.web.bodies import body
-from netdyno.web.guard import Guard, address, failure
+from netdyno.web.guard import Guard, address, failure, secure_name
 from netdyno.web.hub import Hub, Stream
 from netdyno.web.sources import Look, RunList, RunSource
 
@@ -59,9 +59,11 @@ class Dashboard:
 
     # ---- who is there ----
 
-    def _is_secure(self, request: Request) -> bool:
-        """Whether the page came over TLS, from us or through a reverse proxy: so its cookie goes."""
-        return self.secure or request.headers.get("origin", "").startswith("https://")
+    def _cookie_of(self, request: Request) -> tuple[str, bool]:
+        """The cookie of a page, and whether it goes over TLS alone: as the page came, from us or through a
+        reverse proxy. One without TLS has its own: browsers do not let it replace the other."""
+        secure = self.secure or request.headers.get("origin", "").startswith("https://")
+        return (secure_name(self.cookie) if secure else self.cookie), secure
 
     async def log_in(self, request: Request) -> Response:
         """A token for a cookie."""
@@ -69,18 +71,16 @@ class Dashboard:
         shown = token if isinstance(token, str) else ""
         role, value, key = self.access.log_in(shown, address(request.scope))
         answer = JSONResponse({"role": role, "key": key})
-        answer.set_cookie(
-            self.cookie, value, httponly=True, samesite="strict", secure=self._is_secure(request), path="/"
-        )
+        name, secure = self._cookie_of(request)
+        answer.set_cookie(name, value, httponly=True, samesite="strict", secure=secure, path="/")
         return answer
 
     async def log_out(self, request: Request) -> Response:
         """Forget this browser."""
-        self.access.log_out(request.cookies.get(self.cookie, ""))
+        name, secure = self._cookie_of(request)
+        self.access.log_out(request.cookies.get(name, ""))
         answer = JSONResponse({})
-        answer.delete_cookie(
-            self.cookie, httponly=True, samesite="strict", secure=self._is_secure(request), path="/"
-        )
+        answer.delete_cookie(name, httponly=True, samesite="strict", secure=secure, path="/")
         return answer
 
     async def about(self, request: Request) -> Response:

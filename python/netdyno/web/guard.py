@@ -56,6 +56,11 @@ def failure(error: Error) -> JSONResponse:
     return JSONResponse({"error": error.as_dict()}, status, headers=ADVICE.get(status))
 
 
+def secure_name(cookie: str) -> str:
+    """The name of a cookie that goes over TLS alone."""
+    return f"{cookie}_tls"
+
+
 class Guard:
     """Wraps the application: what does not belong here goes no further."""
 
@@ -132,9 +137,10 @@ class Guard:
         if scheme.lower() == "bearer":
             return self.access.role_of(token.strip(), address(scope)), None
         with contextlib.suppress(CookieError):
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-            if found and (session := self.access.session(found.value)):
-                return session.role, session
+            cookies = SimpleCookie(headers.get("cookie", ""))
+            for name in (secure_name(self.cookie), self.cookie):
+                if (found := cookies.get(name)) and (session := self.access.session(found.value)):
+                    return session.role, session
         return "", None
 
     def _may(self, scope: Scope, headers: Headers) -> None:

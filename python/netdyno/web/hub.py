@@ -59,6 +59,11 @@ class Channel:
         self._fault = ""
         """What nobody foresaw, as it was told last."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody watches it."""
+        return not self._watchers and self._reader is None
+
     async def watch(self) -> AsyncIterator[bytes]:
         """Messages for one watcher: the whole first, then what is new."""
         self._watchers += 1
@@ -142,6 +147,10 @@ class Hub:
     def channel(self, name: str, source: Callable[[], Source], interval: float) -> Channel:
         """The channel of a name."""
         if name not in self._channels:
+            if len(self._channels) >= CHANNELS:
+                # of a stream that was refused nobody watches it
+                for idle in [one for one, channel in self._channels.items() if channel.is_idle]:
+                    self._drop(idle)
             if len(self._channels) >= CHANNELS:
                 what = f"{CHANNELS} runs and tables are watched already"
                 raise Error("ND-104-17", what, fix="Close some of the pages that watch others")

@@ -385,7 +385,17 @@ def test_a_trend_is_of_runs_with_the_target_of_one(
     named = viewer.get(f"/api/trend/{run}", params={"named": "1", "metric": found["metrics"][0]["id"]}).json()
     assert [one["id"] for one in named["runs"]] == [run, later, invalid]
     assert named["metric"] == found["metrics"][0]["id"]
-    for path in (f"/api/trend/{run}?metric=mood", "/api/trend/nothing"):
+    # trials of another leg are of another load or transport
+    assert found["leg"] == found["legs"][0] and len(found["legs"]) > 1
+    each = [viewer.get(f"/api/trend/{run}", params={"leg": leg}).json() for leg in found["legs"]]
+    values = [one["chart"]["views"][0]["lines"][0]["values"][0] for one in each]
+    metrics = [one["metric"] for one in each]
+    for leg, value, metric in zip(document["legs"], values, metrics, strict=True):
+        group, _, delay, stat = metric.split(".")
+        groups = [one for trial in leg["repetitions"] for one in trial["groups"] if one["name"] == group]
+        trials = [one["delays"][delay][stat] for one in groups]
+        assert value == pytest.approx(sum(trials) / len(trials))
+    for path in (f"/api/trend/{run}?metric=mood", f"/api/trend/{run}?leg=x", "/api/trend/nothing"):
         assert viewer.get(path).json()["error"]["code"] == "ND-104-25"
 
 

@@ -230,7 +230,13 @@ def test_a_tunnel_or_a_reverse_proxy_is_named(name: str, origin: str, access: Ac
         token = {"token": TOKENS[OPERATOR]}
         made = post(client, "/api/login", token, Origin=origin, Host=host)
         assert made.status_code == 200
-        assert ("; secure" in made.headers["set-cookie"].lower()) is origin.startswith("https")
+        secure = origin.startswith("https")
+        assert ("; secure" in made.headers["set-cookie"].lower()) is secure
+        # browsers do not let a page without TLS replace one that goes over TLS alone
+        (cookie,) = client.cookies.jar
+        assert cookie.name == f"netdyno_{PORT}" + "_tls" * secure
+        headers = {"Cookie": f"{cookie.name}={cookie.value}", "Host": host}
+        assert client.get("/api/about", headers=headers).json()["role"] == OPERATOR
         for other in (SITE, "http://evil.example", origin.replace("//", "//x.")):
             assert code(post(client, "/api/login", token, Origin=other, Host=host)) == "ND-104-19"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from netdyno.errors import Error
-from netdyno.web.hub import Channel, Hub, Stream
+from netdyno.web.hub import CHANNELS, Channel, Hub, Stream
 
 
 class Counting:
@@ -211,5 +211,23 @@ def test_a_browser_that_leaves_ends_its_stream() -> None:
 
         await asyncio.wait_for(Stream(channel, None)({"type": "http"}, receive, send), 60)
         assert sent[0]["type"] == "http.response.start"
+
+    asyncio.run(main())
+
+
+def test_channels_of_refused_streams_make_room() -> None:
+    hub = Hub()
+    for number in range(2 * CHANNELS):
+        hub.channel(str(number), lambda: Counting(1), 0.001)
+
+    async def main() -> None:
+        watched = [hub.channel(f"watched {n}", lambda: Counting(1_000_000), 10.0) for n in range(CHANNELS)]
+        streams = [one.watch() for one in watched]
+        for stream in streams:
+            await anext(stream)
+        with pytest.raises(Error, match="watched already"):
+            hub.channel("one more", lambda: Counting(1), 0.001)
+        for stream in streams:
+            await stream.aclose()
 
     asyncio.run(main())

@@ -47,8 +47,9 @@ export function show(x, unit) {
     case "cpu":
     case "ratio":
       return `${significant(x * 100)}${THIN}%`;
+    case "B/s":
     case "bit/s":
-      return scaled(x, "bit/s", 3);
+      return scaled(x, unit, 3);
     case "s":
       return `${significant(x, x < 10 ? 2 : 4)}${THIN}s`;
     default:

@@ -117,8 +117,10 @@ onLanguage(() => {
 });
 // another page of this browser has logged in or out, for both
 onLogIn(async () => {
+  const before = user?.role;
   user = await get("/api/about").catch(() => null);
-  await route();
+  // what is being filled in stays where nothing changes for the page
+  if (user?.role !== before) await route();
 });
 addEventListener("hashchange", () => (location.hash.startsWith("#token=") ? begin() : location.hash.startsWith("#/") || !location.hash ? route() : undefined));
 await begin();

@@ -28,6 +28,8 @@ export function open(root, context) {
   /** @type {Charts | null} */
   let charts = null;
   let closed = false;
+  /** Losses and returns of the stream so far: an answer about one of them says nothing after the next. */
+  let losses = 0;
   /** @type {Record<string, string>} what passed impaired links, by edge of the drawing */
   let links = {};
   /** @type {any} the last change of a rate */
@@ -53,10 +55,16 @@ export function open(root, context) {
       whole: take,
       news: take,
       open: () => {
+        losses += 1;
         problem = null;
       },
-      lost: () => {
-        problem = { message: tr({ t: "The connection is lost; the run goes on. Trying again…" }) };
+      lost: async () => {
+        const loss = (losses += 1);
+        // a stream does not say why it was refused
+        const why = await get(`/api/runs/${id}`).then(() => null, (/** @type {any} */ e) => e);
+        if (closed || loss !== losses) return;
+        if (why?.status === 401) return context.expired();
+        problem = why?.status ? why : { message: tr({ t: "The connection is lost; the run goes on. Trying again…" }) };
         draw();
       },
       over: () => {
@@ -189,8 +197,8 @@ export function open(root, context) {
     const rate = String(form.get("rate")).trim();
     changed = null;
     await act("rate", { group: form.get("group"), rate, of: form.get("of") || null }, (found) => {
-      changed = found.rates[0];
-      say(rateChanged());
+      changed = found.rates[0] ?? null;
+      if (changed) say(rateChanged());
     });
   }
 

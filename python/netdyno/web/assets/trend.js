@@ -15,12 +15,14 @@ export function open(root, context) {
   /** @type {any} */
   let problem = null;
   let metric = "";
+  let leg = "";
   let named = false;
 
   async function load() {
     try {
-      found = await get(`/api/trend/${id}?metric=${encodeURIComponent(metric)}&named=${named ? 1 : 0}`);
+      found = await get(`/api/trend/${id}?metric=${encodeURIComponent(metric)}&leg=${encodeURIComponent(leg)}&named=${named ? 1 : 0}`);
       metric = found.metric;
+      leg = found.leg;
       problem = null;
     } catch (e) {
       if (/** @type {any} */ (e).status === 401) return context.expired();
@@ -50,6 +52,10 @@ export function open(root, context) {
           ? html`<p class="under about">→ ${name(found.target || NONE)}</p>
               <p class="bar"><label>${tr({ t: "Metric" })} <select id="metric" @change=${(/** @type {any} */ e) => ((metric = e.target.value), load())}>
                   ${found.metrics.map((/** @type {any} */ one) => html`<option value=${one.id} ?selected=${one.id === metric}>${"d" in one.label ? one.label.d : tr(one.label)}</option>`)}</select></label>
+                ${found.legs.length > 1
+                  ? html`<label>${tr({ t: "Leg" })} <select id="leg" @change=${(/** @type {any} */ e) => ((leg = e.target.value), load())}>
+                      ${found.legs.map((/** @type {string} */ one) => html`<option value=${one} ?selected=${one === leg}>${one}</option>`)}</select></label>`
+                  : nothing}
                 <label><input type="checkbox" id="named" .checked=${named} @change=${(/** @type {any} */ e) => ((named = e.target.checked), load())}> ${tr({ t: "Only runs named {name}", a: { name: { d: found.name } } })}</label></p>
               <h2 class="small">${tr({ t: "Runs with this target" })}</h2>
               <div class="charts" id="charts"></div>
