@@ -46,6 +46,8 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 """No loss: what was used up, came twice, or was for somebody else."""
+TWICE, INVALID = "TCP_OLD_SEQUENCE", "TCP_INVALID_SEQUENCE"
+"""Before Linux 6.6, segments that came twice and probes of idle connections had the other's name."""
 COUNTED: Mapping[str, Sequence[str]] = {
     "SOCKET_RCVBUFF": ("UdpRcvbufErrors", "Udp6RcvbufErrors", "TcpExtTCPRcvQDrop"),
     "SOCKET_BACKLOG": ("TcpExtTCPBacklogDrop", "UdpRcvbufErrors", "Udp6RcvbufErrors"),
@@ -274,9 +276,10 @@ def drops(
     counted: Iterable[tuple[DropKey, DropCount]], reasons: Mapping[int, str], place: Mapping[int, str]
 ) -> Iterator[Drop]:
     """What the programs counted, in words; without what is no loss."""
+    harmless = HARMLESS if TWICE in reasons.values() else HARMLESS | {INVALID}
     for key, count in counted:
         name = reasons.get(key.reason, f"REASON_{key.reason}")
-        if name not in HARMLESS:
+        if name not in harmless:
             yield Drop(name, place.get(key.place, ""), protocol(key), key.port, count.packets)
 
 
@@ -313,6 +316,7 @@ class KernelEvents:
             raise bpf.BpfError("this kernel gives no reason for dropped packets", "Take Linux 5.17 or newer")
         self._reasons = {number: name.removeprefix(PREFIX) for number, name in known.items()}
         self._places = dict[int, str]()
+        self._modules = ""
         self._uncounted = 0
         self._programs, drop = _load()
         try:
@@ -326,6 +330,11 @@ class KernelEvents:
     def window(self) -> Window:
         """What was counted since the last one."""
         counted = self._programs.take("drops", DropKey, DropCount)
+        if counted and (modules := _modules()) != self._modules:
+            # one that came or went has functions where others were
+            self._modules = modules
+            self._places.clear()
+            _symbols.cache_clear()
         for key, _ in counted:
             if key.place not in self._places:
                 self._places[key.place] = function_at(key.place)
@@ -368,6 +377,14 @@ def programs() -> bytes:
             raise bpf.BpfError(f"clang does not compile them: {done.stderr.decode(errors='replace')[:200]}")
         out.write(done.stdout)
     return kept.read_bytes()
+
+
+def _modules() -> str:
+    """What parts of the kernel are loaded, and where; empty where that may not be seen."""
+    try:
+        return Path("/proc/modules").read_text()
+    except OSError:
+        return ""
 
 
 @cache

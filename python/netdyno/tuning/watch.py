@@ -472,13 +472,14 @@ class Watcher:
             return "wait"
         if WORSE * best < attempt.gain and attempt.gains:
             return "it got worse"
-        return "vain" if rule.patience or min(looked[-LOOK:]) > 0 else "helped"
+        return "vain" if rule.patience or max(looked[-LOOK:]) > 0 else "helped"
 
     def _outcome(self, rule: Rule, attempt: _Attempt) -> str:
         gain = _named(rule.gain, self._expected[rule.tunable])
         if gain and grown(attempt.before, attempt.gains):
             return f"helped: {gain} went from {median(attempt.before):.4g} to {median(attempt.gains):.4g}"
-        counter, quiet = _named(rule.counter, self._expected[rule.tunable]), len(attempt.windows) - 1
+        counter = _named(rule.counter, self._expected[rule.tunable])
+        quiet = len(list(itertools.takewhile(lambda one: not one, reversed(attempt.windows[1:]))))
         if (1 - attempt.often) ** quiet <= CHANCE:
             return f"helped: {counter} stands still"
         # bursts that come seldom leave such a pause by themselves

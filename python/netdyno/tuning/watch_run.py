@@ -379,7 +379,8 @@ class NamespaceWatch:
                 late = [
                     one for size in self._left.get(name, ()) for one in live_sockets.limiting(listed, size)
                 ]
-                for one in late:
+                # hands are off once somebody else has set one
+                for one in late if not self.watcher.frozen else ():
                     # it was not full when the parameter was raised, and is now
                     with contextlib.suppress(Error):
                         self._resize(one, name, int(values[name]))

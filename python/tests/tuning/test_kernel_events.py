@@ -308,3 +308,64 @@ def test_what_is_little_or_told_already_is_not_told() -> None:
 )
 def test_brief_connections_are_told_where_they_fare_badly(sums: dict[str, int], told: bool) -> None:
     assert bool(list(Findings().flows(0.0, Window((), (flow(**sums),))))) == told
+
+
+@root
+@needs_programs
+def test_what_a_local_socket_leaves_unread_is_no_packet(space: str, events: KernelEvents) -> None:
+    def left() -> None:
+        for _ in range(20):
+            one, other = socket.socketpair()
+            one.send(b"x")
+            other.close()
+            one.close()
+
+    namespace.inside(space, left)
+    time.sleep(0.1)
+    assert not [one for one in events.window().drops if "unix" in one.place]
+
+
+@root
+@needs_programs
+def test_a_packet_is_dropped_where_it_is_and_not_where_it_came_from(space: str, events: KernelEvents) -> None:
+    """On this machine it has its sender's socket until another host of it takes it in."""
+    sender = f"{space}f"
+    for words in (
+        ("netns", "add", sender),
+        ("-n", sender, "link", "add", "far0", "type", "veth", "peer", "name", "near0", "netns", space),
+        ("-n", sender, "addr", "add", "10.77.9.1/24", "dev", "far0"),
+        ("-n", sender, "link", "set", "far0", "up"),
+        ("-n", space, "addr", "add", "10.77.9.2/24", "dev", "near0"),
+        ("-n", space, "link", "set", "near0", "up"),
+    ):
+        subprocess.run(["ip", *words], check=True, timeout=30)
+    try:
+        table = (
+            "add table netdev cut; add chain netdev cut in { type filter hook ingress device near0 priority 0; }; "
+            "add rule netdev cut in udp dport 7077 drop"
+        )
+        subprocess.run(["ip", "netns", "exec", space, "nft", table], check=True, timeout=30)
+
+        def out() -> None:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+                # the first waits for the neighbour
+                until = time.monotonic() + 30
+                while not _reached(sender) and time.monotonic() < until:
+                    made.sendto(b"x", ("10.77.9.2", 7078))
+                    time.sleep(0.1)
+                for _ in range(40):
+                    made.sendto(b"x", ("10.77.9.2", 7077))
+
+        namespace.inside(sender, out)
+        time.sleep(0.1)
+        found = [one for one in events.window().drops if one.port == 7077]
+        assert [(one.reason, one.packets) for one in found] == [("NETFILTER_DROP", 40)], found
+    finally:
+        subprocess.run(["ip", "netns", "delete", sender], check=True, timeout=30)
+
+
+def _reached(space: str) -> bool:
+    said = subprocess.run(
+        ["ip", "-n", space, "neigh", "show"], check=True, capture_output=True, text=True, timeout=30
+    )
+    return "REACHABLE" in said.stdout or "DELAY" in said.stdout

@@ -576,3 +576,10 @@ def test_a_step_after_which_the_slo_breaks_is_taken_back() -> None:
     assert kept.of(Say)[-1][0] >= kept.of(Set)[0][0] + 4
     # what was broken before is no fault of the step
     assert watched(1.0, 1.0).value == 256
+
+
+def test_a_step_that_brings_nothing_does_not_help_by_a_pause() -> None:
+    """It binds in five of six windows as before the step, and what is to grow does not."""
+    world = Rates(lambda t, value: 0.0 if t % 6 == 5 else 300.0, grows=lambda t, value: 100.0).run(60)
+    assert [type(a) for _, a in world.actions if not isinstance(a, Say)] == [Set, Revert], world.actions
+    assert not any("stands still" in action.why for _, action in world.of(Say))

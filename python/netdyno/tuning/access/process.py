@@ -222,4 +222,7 @@ def _cgroup(pid: int) -> Path | None:
         return None
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
     roots = [line.split()[4] for line in mounts if " - cgroup2 " in line]
-    return Path(roots[0]) / path.lstrip("/") if roots and path is not None else None
+    # by the root of the main thread: one that is in a namespace has a /sys of its own, without cgroups
+    return (
+        PROC / "self/root" / roots[0].lstrip("/") / path.lstrip("/") if roots and path is not None else None
+    )

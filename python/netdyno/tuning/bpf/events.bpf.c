@@ -22,7 +22,7 @@ static long (*copy)(void *to, u32 size, const void *from) = (void *)113;
 
 enum { ARRAY = 2, HASH = 1, LRU_HASH = 9 };
 enum { ESTABLISHED = 1, SYN_SENT = 2, SYN_RECV = 3, CLOSE = 7 };
-enum { IPV4 = 2, IPV6 = 10 };
+enum { LOCAL = 1, IPV4 = 2, IPV6 = 10 };
 enum { TCP = 6, UDP = 17 };
 enum { CLIENT = 1, SERVER = 2 };
 enum { RECEIVED = 1, SENT = 2 };
@@ -177,18 +177,12 @@ static inline u64 of_device(struct net_device *dev)
 	return cookie;
 }
 
-static inline u64 of_packet(struct sk_buff *skb, struct sock *sk)
+static inline u64 of_way(struct sk_buff *skb)
 {
 	struct net_device *dev = 0;
 	unsigned long route = 0;
 	u64 cookie = 0;
 
-	if (!sk)
-		READ(sk, skb, sk);
-	if (sk)
-		cookie = of_socket(sk);
-	if (cookie)
-		return cookie;
 	/* datagrams on their way into a socket have something else in place of the device */
 	READ(route, skb, _skb_refdst);
 	route &= ~7ul;
@@ -202,7 +196,41 @@ static inline u64 of_packet(struct sk_buff *skb, struct sock *sk)
 	return of_device(dev);
 }
 
-static inline int count_drop(struct sk_buff *skb, u64 place, u32 reason, struct sock *sk)
+/* The namespace that a packet is in. The socket that it has is its sender's, also in the namespaces that it crosses,
+ * until it is received. Where it is not told which socket was to receive it, `known` is 0: segments that wait in a
+ * socket have something else in place of the device then, and have that socket.
+ */
+static inline u64 of_packet(struct sk_buff *skb, struct sock *receiver, u32 known)
+{
+	struct sock *own = 0;
+	u64 cookie = 0;
+
+	if (receiver)
+		cookie = of_socket(receiver);
+	if (cookie)
+		return cookie;
+	READ(own, skb, sk);
+	if (known || !own)
+		cookie = of_way(skb);
+	if (cookie || !own)
+		return cookie;
+	cookie = of_socket(own);
+	return cookie || known ? cookie : of_way(skb);
+}
+
+/* What is freed unread in a local socket is no packet. */
+static inline int is_local(struct sk_buff *skb, struct sock *sk)
+{
+	u16 family = 0;
+
+	if (!sk)
+		READ(sk, skb, sk);
+	if (sk)
+		READ(family, sk, __sk_common.skc_family);
+	return family == LOCAL;
+}
+
+static inline int count_drop(struct sk_buff *skb, u64 place, u32 reason, struct sock *sk, u32 known)
 {
 	struct drop key = {};
 	unsigned char *head = 0;
@@ -210,7 +238,7 @@ static inline int count_drop(struct sk_buff *skb, u64 place, u32 reason, struct 
 	u8 version = 0, kind = 0;
 	u64 one = 1, *count;
 
-	if (of_packet(skb, sk) != setting(0))
+	if (of_packet(skb, sk, known) != setting(0) || is_local(skb, sk))
 		return 0;
 	key.place = place;
 	key.reason = reason;
@@ -246,13 +274,13 @@ static inline int count_drop(struct sk_buff *skb, u64 place, u32 reason, struct 
 SEC("tp_btf/kfree_skb")
 int dropped_of_socket(u64 *ctx)
 {
-	return count_drop((void *)ctx[0], ctx[1], ctx[2], (void *)ctx[3]);
+	return count_drop((void *)ctx[0], ctx[1], ctx[2], (void *)ctx[3], 1);
 }
 
 SEC("tp_btf/kfree_skb")
 int dropped(u64 *ctx)
 {
-	return count_drop((void *)ctx[0], ctx[1], ctx[2], 0);
+	return count_drop((void *)ctx[0], ctx[1], ctx[2], 0, 0);
 }
 
 static inline struct flows *flows_of(struct flow *key)
