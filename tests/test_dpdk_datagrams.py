@@ -134,7 +134,7 @@ def test_nobody_there_is_told_alike_over_both(lab: Lab, far: Wire) -> None:
         group("silent", "ping://10.91.0.77", {"ping": {"interval": "200ms"}}),
     ]
     causes = []
-    for done in both(lab, far, *groups, measure="4s"):
+    for done in both(lab, far, *groups, measure="6s"):
         told = {}
         for one in done.trial.groups:
             assert one.total.messages_delivered == 0
