@@ -57,6 +57,11 @@ def broken(node: Node) -> Node | None:
     return next((found for child in node.children if (found := broken(child))), node)
 
 
+def marked(encoded: str) -> str:
+    """What was encoded for a URL, with the marks around names of values as they were."""
+    return encoded.replace(quote(OPEN), OPEN).replace(quote(CLOSE), CLOSE)
+
+
 def mark(name: str) -> str:
     """A value that a response gives."""
     return f"{OPEN}{name}{CLOSE}"
@@ -246,7 +251,7 @@ class Constants:
             case "Number" | "parseInt" | "parseFloat" if given:
                 return _as_number(node, inner(given[0]))
             case "encodeURIComponent" if given:
-                return quote(in_text(inner(given[0])), safe="!'()*~" + OPEN + CLOSE)
+                return marked(quote(in_text(inner(given[0])), safe="!'()*~"))
         raise UnknownError(node, f"`{short(node)}` has no value before the load runs")
 
 

@@ -73,6 +73,8 @@ class _Reader:
             for element, _ in _pairs(below):
                 if element.name == "Arguments":
                     self._arguments(element, None)
+                elif not element.name.endswith("ThreadGroup"):
+                    self._known(element)
             for element, _ in _all(below):
                 self._variables(element)
             groups = [(e, b) for e, b in _pairs(below) if e.name.endswith("ThreadGroup")]
@@ -264,12 +266,16 @@ class _Reader:
                         count = 1
                     first += inside[0]
                     turns += inside[1] * count
-                case name if name in IGNORED or name in ACTING or name in VARIABLES or name.endswith("Gui"):
-                    pass
-                case name:
-                    fix = "Disable or remove it if the load is right without it"
-                    self._faults.add(element.line, f"{name} has no counterpart", fix)
+                case _:
+                    self._known(element)
         return first, turns
+
+    def _known(self, element: Element) -> None:
+        """A fault, unless it is used elsewhere or changes nothing."""
+        name = element.name
+        if name not in IGNORED | ACTING | VARIABLES and not name.endswith("Gui"):
+            fix = "Disable or remove it if the load is right without it"
+            self._faults.add(element.line, f"{name} has no counterpart", fix)
 
     def _sampler(self, element: Element, below: Element, scope: Scope) -> Step | None:
         scope = self._scope(below, scope)

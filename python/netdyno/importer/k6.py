@@ -24,6 +24,7 @@ from netdyno.importer.javascript import (
     in_text,
     line,
     mark,
+    marked,
     parameters,
     parse,
     short,
@@ -219,6 +220,8 @@ class _Script:
                 raise UnknownError(node, f"`{short(node)}` has no counterpart")
 
     def _assign(self, name: Node, value: Node, flow: _Flow) -> None:
+        if name.type != "identifier":
+            raise UnknownError(name, f"`{text(name)}` cannot be assigned to")
         called = callee(value)
         if called.startswith("http."):
             self._expression(value, flow)
@@ -310,7 +313,7 @@ class _Script:
             str(key): self._template(in_text(value)) for key, value in (extra.get("headers") or {}).items()
         }
         if isinstance(body, dict):
-            body = urlencode({key: in_text(value) for key, value in body.items()}, safe=OPEN + CLOSE)
+            body = marked(urlencode({key: in_text(value) for key, value in body.items()}))
             headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
         parts = URL.match(url)
         if parts is None:
@@ -416,7 +419,7 @@ def _shortcut(options: Mapping[str, Any]) -> dict[str, Any]:
     """The scenario that options without scenarios stand for."""
     if "stages" in options:
         return {"executor": "ramping-vus", "startVUs": options.get("vus", 1), "stages": options["stages"]}
-    if "duration" in options:
+    if "duration" in options and "iterations" not in options:
         return {"executor": "constant-vus", "vus": options.get("vus", 1), "duration": options["duration"]}
     return {
         "executor": "shared-iterations",

@@ -155,3 +155,11 @@ def test_constants_without_end_and_numbers_that_are_none() -> None:
     with pytest.raises(Error) as raised:
         made(SHOP.read_text().replace("${__P(users,4)}", "inf"))
     assert "no number" in raised.value.what
+
+
+def test_what_stands_beside_the_thread_groups_counts_too() -> None:
+    at = "<ThreadGroup "
+    text = SHOP.read_text()
+    assert text.count(at) == 1
+    with pytest.raises(Error, match="ConstantThroughputTimer has no counterpart"):
+        made(text.replace(at, f'<ConstantThroughputTimer testname="x"/><hashTree/>{at}'))

@@ -69,6 +69,7 @@ def test_a_script_as_people_write_it() -> None:
     [
         ("{vus: 5, duration: '1m30s'}", {"devices": 5, "load": {"closed": {}}}),
         ("{vus: 3, iterations: 12}", {"devices": 3, "load": {"closed": {}}, "total": 12}),
+        ("{vus: 3, iterations: 12, duration: '30s'}", {"devices": 3, "load": {"closed": {}}, "total": 12}),
         (
             "{scenarios: {a: {executor: 'per-vu-iterations', vus: 3, iterations: 4}}}",
             {"devices": 3, "load": {"closed": {}}, "total": 12},
@@ -199,6 +200,7 @@ def test_what_has_no_counterpart_outside(lines: str, what: str) -> None:
         ("http.get('http://h/b', { cookies: { a: 'b' } });", "the parameter cookies"),
         ("sleep(r.timings.duration);", "no value before"),
         ("counter.add(1);", "counter.add"),
+        ("params.headers['X'] = 'y';", "params.headers['X']"),
     ],
 )
 def test_what_has_no_counterpart_inside(statement: str, what: str) -> None:
@@ -246,3 +248,11 @@ def test_a_script_without_end_is_refused_soon(text: str) -> None:
     with pytest.raises(Error) as raised:
         made(HEAD + text)
     assert raised.value.code == "ND-104-75"
+
+
+def test_values_of_responses_are_found_in_what_is_encoded() -> None:
+    body = """const form = http.get('http://h/form');
+    const csrf = form.json('csrf');
+    http.post(`http://h/a?t=${encodeURIComponent(csrf)}`, {csrf: csrf, name: 'a b'});"""
+    last = http(body)["then"][0]
+    assert (last["path"], last["body"]) == ("/a?t={response.csrf}", "csrf={response.csrf}&name=a+b")
