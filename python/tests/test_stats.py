@@ -391,7 +391,7 @@ def test_comparison_of_single_values_claims_nothing() -> None:
 def test_constants_do_not_break_it(value: int) -> None:
     v = float(value)
     assert compare("x", [v, v], [v, v]).p == 1.0
-    assert compare("x", [v, v], [v + 1, v + 1]).p == 0.0
+    assert compare("x", [v, v], [v + 1, v + 1]).p == pytest.approx(1 / 3)
 
 
 def test_false_positives_stay_at_the_level() -> None:
@@ -491,3 +491,13 @@ def test_the_interval_of_a_share_is_exact() -> None:
         0.025
     )
     assert sum(math.comb(20, k) * high**k * (1 - high) ** (20 - k) for k in range(8)) == pytest.approx(0.025)
+
+
+def test_values_that_do_not_vary_are_no_proof_by_themselves() -> None:
+    """Two of two against two of two come about by chance in one of three ways to share them out."""
+    (two,) = compare_all({"g.errors": [0.0, 0.0]}, {"g.errors": [1.0, 1.0]}, {})
+    assert two.p == pytest.approx(1 / 3) and not two.significant and two.interval is None
+    (six,) = compare_all({"g.errors": [0.0] * 6}, {"g.errors": [1.0] * 6}, {})
+    assert six.significant and six.interval == (1.0, 1.0)
+    (same,) = compare_all({"g.errors": [1.0, 1.0]}, {"g.errors": [1.0, 1.0]}, {})
+    assert same.p == 1.0 and same.interval == (0.0, 0.0)

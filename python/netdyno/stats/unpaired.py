@@ -55,7 +55,8 @@ def compare(metric: str, a: Sequence[float], b: Sequence[float]) -> Difference:
 
 def _welch(a: Sequence[float], b: Sequence[float]) -> float:
     if sd(a) == 0 and sd(b) == 0:
-        return 1.0 if mean(a) == mean(b) else 0.0
+        # no scale to tell by: of all ways to share out the values, two are as far apart
+        return 1.0 if mean(a) == mean(b) else min(1.0, 2 / math.comb(len(a) + len(b), len(a)))
     from scipy import stats
 
     return float(stats.ttest_ind(a, b, equal_var=False).pvalue)
@@ -139,8 +140,12 @@ def compare_all(
         significant = p is not None and p <= level
         smaller = smaller_is_better.get(c.metric)
         better = None if not significant or smaller is None else (c.b < c.a) == smaller
+        # one that neither varies in has no interval, unless its difference is claimed
+        has_none = c.effect is None and c.a != c.b and not significant
         interval, detectable = (
-            difference(a[c.metric], b[c.metric], levels[c.metric]) if p is not None else (None, None)
+            difference(a[c.metric], b[c.metric], levels[c.metric])
+            if p is not None and not has_none
+            else (None, None)
         )
         results.append(
             replace(
