@@ -77,10 +77,14 @@ def measure_pairs(
     progress: Progress = lambda done, of, seen: None,
     first: int = 0,
     discarded: list[Discard] | None = None,
+    coins: int | None = None,
 ) -> list[Pair]:
-    """Measure A and B in pairs, from pair `first` of so many on. A disturbed trial is measured again as long
-    as there are any to `spare`, by default as many as are planned; what is left invalid then stays so. Those
-    that were measured again are added to `discarded`."""
+    """Measure A and B in pairs, from pair `first` of so many on.
+
+    A disturbed trial is measured again as long as there are any to `spare`, by default as many as are
+    planned; what is left invalid then stays so. Those that were measured again are added to `discarded`.
+    `coins`: the seed by which A or B comes first in each pair, by default that of the trials.
+    """
     rest = RepeatBudget(2 * (pairs - first)) if spare is None else spare
     found: list[Pair] = []
     done, before = 0, rest.again.total()
@@ -104,7 +108,7 @@ def measure_pairs(
             discarded.extend(Discard(is_b, one) for one in tries[:-1])
         return seen
 
-    for number, a_first in list(enumerate(design(pairs, seed, order)))[first:]:
+    for number, a_first in list(enumerate(design(pairs, seed if coins is None else coins, order)))[first:]:
         one = trial(not a_first, number)
         two = trial(a_first, number)
         found.append((one, two) if a_first else (two, one))

@@ -203,7 +203,10 @@ class _FleetProof:
         }
         short = [f"host {name}: {one.shortage}" for name, one in judged.items() if one.too_few]
         untold = {name for name in metrics for one in judged.values() if one.verdict(name) is Verdict.TOO_FEW}
-        told = (replace(f, verdict=Verdict.TOO_FEW) if f.metric.name in untold else f for f in general)
+        told = [replace(f, verdict=Verdict.TOO_FEW) if f.metric.name in untold else f for f in general]
+        if any(one.unequal for one in judged.values()):
+            # what is left of a host's trials is no fair comparison
+            told = [replace(f, verdict=Verdict.INVALID) for f in general]
         whole = HostsComparison(
             tuple(told), (), min(one.pairs for one in judged.values()),
             sum(one.dropped for one in judged.values()), level, MATTERS,
@@ -211,7 +214,10 @@ class _FleetProof:
             unequal=next((f"host {n}: {one.unequal}" for n, one in judged.items() if one.unequal), ""),
         )  # fmt: skip
         trials = [seen for those in pairs.values() for pair in those for seen in pair]
-        tried, plain = trials[1::2], trials[::2]
+        # those that were measured again, too
+        again = [one for those in discarded.values() for one in those]
+        tried = [*trials[1::2], *(one.seen for one in again if one.b)]
+        plain = [*trials[::2], *(one.seen for one in again if not one.b)]
         failed = [o.why for o in tried if not o.metrics]
         broken = tuple(limit.label for limit in found.goal.limits if any(_breaks(limit, o) for o in tried))
         count = (len(failed), sum(not o.metrics for o in plain))
