@@ -14,6 +14,7 @@ from netdyno.errors import Error
 from netdyno.stats.observation import Value
 from netdyno.system import namespace
 from netdyno.tuning import access, owners
+from netdyno.tuning.access.qdisc import OURS
 from netdyno.tuning.apply import AppliedSetting
 from netdyno.tuning.plan import Plan, Step
 
@@ -115,8 +116,8 @@ def persist(applied: AppliedSetting, etc: Path = ETC) -> list[Path]:
             files.write(path, _HEAD + texts[path], shared=True)
         for path in written:
             lines = (_HEAD + texts[path]).splitlines()
-            notes.write("path", kept=True, path=str(path), lines=lines)
-        applied.keep(*drafts, also=plan.held)
+            drafts.append(notes.write("path", kept=True, path=str(path), lines=lines))
+        applied.keep(*drafts[: len(written)], also=plan.held)
     except BaseException:
         notes.undo(*drafts)
         raise
@@ -165,7 +166,8 @@ def _actions(kind: str, path: str, values: Mapping[str, Value]) -> Iterator[str]
         word = {"txqlen": "txqueuelen"}.get(path, path)
         yield f'RUN+="/sbin/ip link set dev %k {word} {values[""]}"'
     elif kind == "qdisc":
-        yield f'RUN+="/sbin/tc qdisc replace dev %k root {values[""]}"'
+        # by its handle it is known for ours, and put back
+        yield f'RUN+="/sbin/tc qdisc replace dev %k root handle {OURS[0]} {values[""]}"'
     elif kind == "irq":
         each = "/sys/class/net/%k/device/msi_irqs/* /sys/class/net/%k/device/../msi_irqs/*"
         write = f"echo {values['']} > /proc/irq/$${{i##*/}}/smp_affinity"

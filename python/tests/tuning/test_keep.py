@@ -56,7 +56,7 @@ def test_kept_on_purpose_and_taken_back(space: str, tmp_path: Path, state: Path)
         'RUN+="/sbin/ip link set dev %k txqueuelen 7"',
         """RUN+="/bin/sh -c 'for f in /sys/class/net/%k/queues/rx-*/rps_cpus; do echo 3 > $$f; done'\"""",
         'RUN+="/sbin/ethtool -K %k rx-gro off"',
-        'RUN+="/sbin/tc qdisc replace dev %k root pfifo"',
+        'RUN+="/sbin/tc qdisc replace dev %k root handle 4e44: pfifo"',
     ):
         assert match + action + "\n" in rules
     assert 'RUN+="/sbin/ethtool -C %k rx-frames 32"' in rules

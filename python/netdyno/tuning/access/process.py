@@ -222,7 +222,10 @@ def _cgroup(pid: int) -> Path | None:
         return None
     path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
     roots = [line.split()[4] for line in mounts if " - cgroup2 " in line]
-    # by the root of the main thread: one that is in a namespace has a /sys of its own, without cgroups
-    return (
-        PROC / "self/root" / roots[0].lstrip("/") / path.lstrip("/") if roots and path is not None else None
-    )
+    if not roots or path is None:
+        return None
+    root = Path(roots[0])
+    if not (root.is_dir() and any(root.iterdir())):
+        # a thread that is in a namespace has a /sys of its own, without cgroups: the main thread has them
+        root = PROC / "self/root" / str(root).lstrip("/")
+    return root / path.lstrip("/")
