@@ -236,7 +236,9 @@ def variants(experiment: Experiment, folder: Path) -> list[Variant]:
             levels = dict(zip(names, next(shown_of_all), strict=True))
             shown = ",".join(f"{path.rsplit('.', 1)[-1]}={level}" for path, level in levels.items())
             name = f"{leg.name}@{shown}" if levels else leg.name
-            assert isinstance(made.profile, dict)
+            if not isinstance(made.profile, dict):
+                what = "a profile as a level is an object, and no name of a file or preset"
+                raise Error("ND-104-24", what, at="factors.profile", fix="Give each profile a leg of its own")
             found.append(Variant(name, made, made.profile, levels))
     if same := reading.twice([variant.name for variant in found]):
         what = f"two variants are called {same!r}: a level is there twice, or two factors look alike"

@@ -14,7 +14,7 @@ from netdyno import config, paths
 from netdyno.core.result import Estimate, Result
 from netdyno.errors import Error
 from netdyno.experiment import presets, spec, validation
-from netdyno.experiment.spec import Experiment
+from netdyno.experiment.spec import Experiment, LegSpec
 from netdyno.lab.dut import DRIVERS
 from netdyno.report import network
 
@@ -29,18 +29,34 @@ def drivers() -> list[str]:
 
 def refuse(experiment: Experiment) -> None:
     """Refuse what names files, devices or programs of this machine beyond those that a browser may start."""
+    for path, levels in experiment.factors.items():
+        # a factor may be any part of a leg, and a level any value
+        if path == "profile" or not all(isinstance(one, str | int | float | bool) for one in levels):
+            what = "levels from a browser are texts, numbers, true and false, and none is a whole profile"
+            fix = "Vary keys of it one by one, or start the experiment with `netdyno run FILE`"
+            raise Error("ND-104-16", what, at=f"factors.{path}", fix=fix)
     for leg in experiment.legs:
-        at = f"legs.{leg.name}"
-        if isinstance(leg.profile, str) and not presets.is_word(leg.profile):
-            what = "a file of this machine cannot be named from a browser"
-            raise Error(
-                "ND-104-16", what, at=f"{at}.profile", fix="Write the profile itself, or name a preset"
-            )
-        for name, dut in leg.duts.items():
-            if not DRIVERS[dut.driver].confined:
-                what = f"the driver {dut.driver} cannot be started from a browser"
-                fix = f"Use {', '.join(drivers())}, or start the experiment with `netdyno run FILE`"
-                raise Error("ND-104-16", what, at=f"{at}.duts.{name}.driver", fix=fix)
+        _refuse_leg(leg)
+    if experiment.factors:
+        for variant in spec.variants(experiment, Path()):
+            _refuse_leg(variant.leg)
+
+
+def _refuse_leg(leg: LegSpec) -> None:
+    at = f"legs.{leg.name}"
+    if isinstance(leg.profile, str) and not presets.is_word(leg.profile):
+        what = "a file of this machine cannot be named from a browser"
+        raise Error("ND-104-16", what, at=f"{at}.profile", fix="Write the profile itself, or name a preset")
+    for name, dut in leg.duts.items():
+        if not DRIVERS[dut.driver].confined:
+            what = f"the driver {dut.driver} cannot be started from a browser"
+            fix = f"Use {', '.join(drivers())}, or start the experiment with `netdyno run FILE`"
+            raise Error("ND-104-16", what, at=f"{at}.duts.{name}.driver", fix=fix)
+        named = DRIVERS[dut.driver].unconfined & dut.options.keys()
+        for option in sorted(named):
+            what = f"{option} names a device or file of this machine, which a browser cannot"
+            fix = "Leave it out, or start the experiment with `netdyno run FILE`"
+            raise Error("ND-104-16", what, at=f"{at}.duts.{name}.options.{option}", fix=fix)
 
 
 def review(document: Any) -> dict[str, Any]:

@@ -105,6 +105,35 @@ SIP_FORM = {"kind": "options", "server": "sip:127.0.0.1", "rate": "5/s"}
         ({"document": {"name": "x", "legs": [{"name": "a", "profile": "/etc/passwd"}]}}, "ND-104-16"),
         ({"document": {"legs": [{"name": "a", "profile": "ping"}]}}, "ND-104-24"),
         ({"document": experiment({"driver": "kamailio"})}, "ND-104-16"),
+        # nor by a level of a factor
+        (
+            {"document": experiment({"driver": "nginx"}) | {"factors": {"duts.web.driver": ["graph"]}}},
+            "ND-104-24",
+        ),
+        (
+            {"document": experiment({"driver": "nginx"}) | {"factors": {"duts.web": [{"driver": "graph"}]}}},
+            "ND-104-16",
+        ),
+        (
+            {"document": experiment({"driver": "nginx"}) | {"factors": {"profile": ["/etc/a.json"]}}},
+            "ND-104-16",
+        ),
+        (
+            {
+                "document": experiment(
+                    {"driver": "http-server", "options": {"device": "net_null0", "ip": "10.0.0.1/8"}}
+                )
+            },
+            "ND-104-16",
+        ),
+        (
+            {
+                "document": experiment(
+                    {"driver": "mqtt-broker", "options": {"tls": True, "tls_cert": "/etc/x.pem"}}
+                )
+            },
+            "ND-104-16",
+        ),
         (
             {"document": experiment({"driver": "nginx"}, profile={"name": "p", "data": "/etc/passwd"})},
             "ND-104-16",

@@ -52,7 +52,10 @@ class Dut(ABC):
     driver: ClassVar[str]
     """Name of the driver."""
     confined: ClassVar[bool] = False
-    """Whether a browser may start it: its options name no file, no device and no program of this machine."""
+    """Whether a browser may start it: its options name no file, no device and no program of this machine, but
+    for those of `unconfined`."""
+    unconfined: ClassVar[frozenset[str]] = frozenset()
+    """Options that a browser may not set."""
     reached: ClassVar[bool] = True
     """Whether it is reached at an address of its host; what only forwards needs none."""
     Options: ClassVar[type[Settings]]

@@ -165,6 +165,7 @@ class Service(CountingServer):
 
     protocol: ClassVar[str]
     confined: ClassVar[bool] = True
+    unconfined: ClassVar[frozenset[str]] = frozenset({"device", "tls_cert", "tls_key", "tls_client_ca"})
     counted: ClassVar[tuple[str, str]]
     """The counter of the witness, and in words."""
     kind: ClassVar[socket.SocketKind] = socket.SOCK_STREAM
