@@ -9,7 +9,7 @@ import shutil
 import signal
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -81,8 +81,10 @@ class Daemon:
         level: str = "info",
         notes: Journal | None = None,
         confined: Path | None = None,
+        cores: Sequence[int] = (),
     ) -> None:
-        """`confined`: clients have the rights of TCP, and this is the folder of files that they may name."""
+        """`confined`: clients have the rights of TCP, and this is the folder of files that they may name.
+        `cores`: those that it may use, by default all."""
         self.socket = socket
         self.log = log
         notes = notes or journal()
@@ -96,7 +98,13 @@ class Daemon:
             command += ["--confined", "--files", str(confined)]
         try:
             self.process = Process(
-                command, log=log, namespace=namespace, pipe_output=True, private=True, notes=notes
+                command,
+                log=log,
+                namespace=namespace,
+                cores=cores,
+                pipe_output=True,
+                private=True,
+                notes=notes,
             )
         except BaseException:
             notes.undo(self._entry)

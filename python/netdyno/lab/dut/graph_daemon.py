@@ -38,8 +38,9 @@ class GraphDaemon(Dut):
         try:
             log = self.place.log or self.folder / "log"
             self._daemon = Daemon(
-                self.folder / "nd-graph.sock", log, namespace=self.place.namespace, notes=self.place.notes
-            )
+                self.folder / "nd-graph.sock", log, namespace=self.place.namespace, notes=self.place.notes,
+                cores=self.place.cores,
+            )  # fmt: skip
             self.process = self._daemon.process
             self._client = self._daemon.connect()
             self._client.acquire()
