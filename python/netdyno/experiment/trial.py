@@ -255,7 +255,7 @@ class TrialRun:
         plan = self.around.plan
         limits = plan.get("thresholds", []) if self.around.abort_on_fail else []
         early = EarlyFailure(
-            limits, plan["phases"]["measure"], plan.get("repetitions", 1), _connecting(plan["groups"])
+            limits, plan["phases"]["measure"], plan.get("repetitions", 1), _connecting(plan.get("groups", ()))
         )
         while True:
             event = events.next(0.2 if not actions else 0.02)
