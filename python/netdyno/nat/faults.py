@@ -17,6 +17,8 @@ POOL = 1 << 16
 """Most addresses of a pool."""
 LEARNED = 7_440e9
 """How long a subscriber that is learned from what it sends may be silent, in ns (RFC 5382 REQ-5)."""
+IDLE = ("udp", "icmp", "tcp_established", "tcp_opening", "tcp_closing")
+"""Timeouts after which a session is over."""
 
 
 def faults(file: File) -> Iterator[Error]:
@@ -35,13 +37,17 @@ def faults(file: File) -> Iterator[Error]:
 
 
 def _lifetimes(file: File) -> Iterator[Error]:
-    """Who is only learned from what it sends is forgotten when it is silent, and its mappings with it."""
-    if file.pcp is None or file.leases is not None or file.pcp.lifetime.most is None:
+    """Who is only learned from what it sends is forgotten when it is silent, and all that it has with it."""
+    if file.leases is not None:
         return
-    at, most = "pcp.lifetime.most", file.pcp.lifetime.most
-    if units.TIME.value(most, at) > LEARNED:
-        what = f"a mapping may live for {most}, a silent subscriber without a lease for 124min"
-        yield Error("ND-104-07", what, at=at, fix="Use 2h at most, or name the DHCP server's `leases`")
+    lives = {f"timeouts.{key}": ("a session", value) for key, value in file.timeouts if key in IDLE}
+    if file.pcp is not None:
+        lives["pcp.lifetime.most"] = "a mapping", file.pcp.lifetime.most
+    for at, (of, most) in lives.items():
+        if most is not None and units.TIME.value(most, at) > LEARNED:
+            what = f"{of} may live for {most}, a silent subscriber without a lease for 124min"
+            fix = "Use 124min at most, or name the DHCP server's `leases`"
+            yield Error("ND-104-07", what, at=at, fix=fix)
 
 
 def _deterministic(file: File) -> Iterator[Error]:

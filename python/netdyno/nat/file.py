@@ -355,7 +355,8 @@ class Leases(Section):
 
 
 class Timeouts(Section):
-    """Idle times after which sessions are over, with their unit; each default is what its RFC says."""
+    """Idle times after which sessions are over, with their unit; each default is what its RFC says. Without
+    `leases` 124min at most: a subscriber that is silent for longer is forgotten, and its sessions end."""
 
     udp: Time | None = None
     """UDP. Default 5min (RFC 4787 REQ-5); 2min at least."""

@@ -21,6 +21,7 @@ from netdyno import escape
 from netdyno.errors import Error
 from netdyno.nat.log_reader import CODE, Progress, Reader
 from netdyno.nat.log_records import Coverage, Holder, Kind, LogPosition, Record, What, describe
+from netdyno.nat.log_sequence import Sequences
 
 PIECE = 1 << 20
 """Bytes of text that are looked at together."""
@@ -30,6 +31,8 @@ LINELESS, TIMELESS = 16 << 20, 64 << 20
 """Bytes without the end of a line or record, and without a time, after which a file is no log."""
 DELAY = 60.0
 """Seconds that a record may wait in a NAT's queue, while later ones are lost."""
+SLOT = 3600.0
+"""Seconds that a file of nfcapd is of at most: it begins another one each five minutes unless it is told."""
 IPFIX, NFCAPD = b"\x00\x0a", (b"\x0c\xa5", b"\xa5\x0c")
 """How such files begin: the version of IPFIX (RFC 7011), and nfdump's magic in either order of bytes."""
 LATEST = 253_402_300_800_000
@@ -62,6 +65,9 @@ class Logs:
         self.coverage = Coverage()
         self._templates: dict[tuple[int, int], Template] = {}
         self._lost: dict[int, int] = {}
+        self._sequences = Sequences()
+        self._begun: set[int] = set()
+        """Domains that began a new session, and have not said since what they lost."""
 
     def records(self) -> Iterator[Record]:
         """Those of the address and port, file by file; files of IPFIX in the order of their time."""
@@ -232,15 +238,22 @@ class Logs:
             if header[:2] != IPFIX or length < 16:
                 self.coverage.broken(f"no IPFIX message at byte {at}; the rest is left out")
                 break
-            seconds, _, domain = struct.unpack("!III", header[4:])
+            seconds, sequence, domain = struct.unpack("!III", header[4:])
+            if hole := self._sequences.heed(domain, sequence, float(seconds)):
+                self.coverage.gap(hole.why, hole.start - DELAY, hole.end + 1)
+                if hole.new:
+                    self._begun.add(domain)
             self.coverage.saw(float(seconds))
             for set_at, set_id, content in _sets(body):
                 if set_id < 0:
+                    self._sequences.count(domain, None)
                     self.coverage.flaw(f"a set is broken at byte {at + 16 + set_at}", float(seconds))
                 elif set_id in (2, 3):
                     self._learn(domain, set_id, content)
                 elif set_id >= 256:
                     template = self._templates.get((domain, set_id))
+                    length = 0 if template is None else template.length
+                    self._sequences.count(domain, len(content) // length if length else None)
                     if template is None or template.unread:
                         unknown += 1
                         why = (
@@ -307,12 +320,15 @@ class Logs:
                 yield Record(time, what, holder, LogPosition(str(path), at + start, "byte", text))
 
     def _heed_total(self, domain: int, total: int, ms: int) -> None:
-        """So many were lost since the exporter began: of the same number again none more."""
-        known = self._lost.get(domain, 0)
-        if total == known:
+        """So many were lost since the exporter began: of the same number again none more in a session."""
+        known, begun = self._lost.get(domain, 0), domain in self._begun
+        self._begun.discard(domain)
+        if total == 0 or (total == known and not begun):
             return
-        self._lost[domain] = max(known, total)
-        self.coverage.lost += max(0, total - known)
+        # A number that did not grow is of another run, which counts from 0. One that grew may be of the same
+        # run, over another connection: at least so many are new.
+        self._lost[domain] = total
+        self.coverage.lost += total - known if total > known else total
         at = ms / 1000 if 0 < ms < LATEST else None
         before = None if at is None else min(at - DELAY, self.coverage.latest or at)
         self.coverage.gap(f"the NAT could not log {total:,} records", before, at)
@@ -387,12 +403,28 @@ class Logs:
             raise Error(CODE, f"nfdump cannot read it: {why or child.returncode}", at=str(path))
         if why:
             self.coverage.broken(f"nfdump says: {escape.visible(why)[:300]}")
+        self._heed_failures(program, path)
+        self.coverage.notes.append(f"{path}: nfcapd does not store what the NAT says that it could not log")
         if unranged:
             what = f"{unranged:,} port blocks without their ports, which this nfcapd does not store"
             self.coverage.notes.append(f"{path}: {what}")
 
+    def _heed_failures(self, program: str, path: Path) -> None:
+        """Whether messages are missing by the sequence numbers that nfcapd saw; it does not say where."""
+        done = subprocess.run(
+            [program, "-I", "-r", str(path)], capture_output=True, text=True, env=_ENVIRONMENT, check=False
+        )
+        said = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
+        failures = said.get("Sequence failures", "0").strip()
+        if failures == "0":
+            return
+        start = None
+        with contextlib.suppress(ValueError, KeyError):
+            # when it received them, which is later than the NAT says
+            start = float(said["First"]) - SLOT
+            start = min(start, (self.coverage.began or start) - DELAY)
+        self.coverage.gap(f"messages are missing: nfcapd has sequence failures: {failures}", start, None)
 
-# ---- what records look like
 
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _HEADER = re.compile(

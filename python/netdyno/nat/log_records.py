@@ -120,6 +120,11 @@ class Coverage:
         self._begins[self._file] = min(at, self._begins.get(self._file, at))
         self.latest = at
 
+    @property
+    def began(self) -> float | None:
+        """The earliest time that a record of this file has."""
+        return self._begins.get(self._file)
+
     def gap(self, why: str, start: float | None, end: float | None) -> None:
         """Records of this time may be missing; None: of any before, or after."""
         one = Gap(self._file, -EVER if start is None else start, EVER if end is None else end, why)

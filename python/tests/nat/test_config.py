@@ -182,6 +182,12 @@ FORWARD = {"protocol": "tcp", "outside": "203.0.113.16:443", "inside": "10.0.0.7
         ({"leases": {"file": "kea.csv", "server": "kea"}}, "leases.file", "no path from the root on"),
         ({"leases": {"file": "/x", "server": "dnsmasq"}}, "leases.server", "'kea' or 'isc'"),
         ({"timeouts": {"tcp": "5min"}}, "timeouts.tcp", "unknown key 'tcp'"),
+        (
+            {"timeouts": {"tcp_established": "125min"}},
+            "timeouts.tcp_established",
+            "without a lease for 124min",
+        ),
+        ({"timeouts": {"udp": "24h"}}, "timeouts.udp", "a session may live for 24h"),
         ({"pcp": {"mappings_per_subscriber": 4097}}, "pcp.mappings_per_subscriber", "less than or equal"),
         ({"pcp": {"mappings_per_subscriber": 0}}, "pcp.mappings_per_subscriber", "greater than or equal"),
         ({"pcp": {"lifetime": {"most": "125min"}}}, "pcp.lifetime.most", "without a lease for 124min"),

@@ -303,9 +303,10 @@ def records(number: int, fields: list[tuple[int, int]], rows: list[list[int]]) -
     return struct.pack("!HH", number, 4 + len(body)) + body
 
 
-def message(second: float, *sets: bytes, domain: int = 1) -> bytes:
+def message(second: float, *sets: bytes, domain: int = 1, sequence: int = 0) -> bytes:
+    """One in front of which its exporter sent so many data records."""
     body = b"".join(sets)
-    return struct.pack("!HHIII", 10, 16 + len(body), int(DAY + second), 0, domain) + body
+    return struct.pack("!HHIII", 10, 16 + len(body), int(DAY + second), sequence, domain) + body
 
 
 def blocks(second: float, event: int, inside: str, first: int, vlan: int = 0) -> list[int]:
@@ -318,15 +319,17 @@ def exported() -> Iterator[bytes]:
     yield message(1, template(265, BLOCK), records(265, BLOCK, [blocks(1, 16, "10.0.0.7", 1024, 100)]))
     ends = [int(IPv4Address(one)) for one in ("10.0.0.9", OUTSIDE)]
     row = [int((DAY + 5) * 1000), 4, 1, *ends, 17, 40000, 9000, int(IPv4Address("198.51.100.9")), 53]
-    yield message(5, template(256, SESSION), records(256, SESSION, [row]))
-    yield message(60, records(265, BLOCK, [blocks(60, 17, "10.0.0.7", 1024, 100)]))
+    yield message(5, template(256, SESSION), records(256, SESSION, [row]), sequence=1)
+    yield message(60, records(265, BLOCK, [blocks(60, 17, "10.0.0.7", 1024, 100)]), sequence=2)
 
 
 def test_messages_in_a_file(tmp_path: Path, capsys: Said) -> None:
     whole = list(exported())
     (tmp_path / "b.ipfix").write_bytes(b"".join(whole[:2]))
     # the rest is in a file of its own, without a template, and cut
-    (tmp_path / "a.ipfix.gz").write_bytes(gzip.compress(whole[2] + message(70, template(265, BLOCK))[:30]))
+    (tmp_path / "a.ipfix.gz").write_bytes(
+        gzip.compress(whole[2] + message(70, template(265, BLOCK), sequence=3)[:30])
+    )
     code, found = asked(f"{OUTSIDE}:1025", str(tmp_path), "--at", at(30), capsys=capsys)
     assert (code, found["subscribers"]) == (0, [{"inside": "10.0.0.7", "vlans": [100]}])
     assert found["found"][0]["until"] == at(60)
@@ -389,10 +392,23 @@ def test_sessions_that_nfcapd_stored(tmp_path: Path, capsys: Said) -> None:
     stored = stored_by_nfcapd(tmp_path, list(exported()))
     code, found = asked(f"{OUTSIDE}:9000", str(stored), "--at", at(30), capsys=capsys)
     assert (code, found["subscribers"]) == (0, [{"inside": "10.0.0.9", "vlans": []}])
+    assert any("could not log" in one for one in found["notes"])
     assert (found["found"][0]["from"], found["found"][0]["remote"]) == (at(5), "198.51.100.9:53")
     # version 1.7.1 keeps no ports of blocks
     assert app.call(["nat", "who", f"{OUTSIDE}:1025", str(stored), "--at", at(30)]) in (0, 99)
     capsys.readouterr()
+
+
+@pytest.mark.skipif(not shutil.which("nfcapd"), reason="nfcapd is not installed (Debian: nfdump)")
+def test_a_message_that_nfcapd_did_not_get_is_a_gap(tmp_path: Path, capsys: Said) -> None:
+    first, second, third = exported()
+    later = message(
+        70, template(265, BLOCK), records(265, BLOCK, [blocks(70, 16, "10.0.0.7", 4096)]), sequence=3
+    )
+    stored = stored_by_nfcapd(tmp_path, [first, second, later])
+    code, found = asked(f"{OUTSIDE}:9000", str(stored), "--at", at(30), capsys=capsys)
+    assert (code, found["error"]["code"]) == (99, "ND-99-24") and third
+    assert "sequence failures: 1" in found["error"]["what"]
 
 
 def _udp(port: int) -> list[list[str]]:

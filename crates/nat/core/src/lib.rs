@@ -26,6 +26,7 @@ pub mod neighbours;
 mod outbox;
 mod ownership;
 pub mod packet_filter;
+mod piece_owners;
 mod pool;
 pub mod prefix;
 mod reason;
@@ -55,6 +56,7 @@ pub use nat::{
     reported_subscriber,
 };
 pub use ownership::Ownership;
+pub use piece_owners::PieceOwners;
 pub use pool::{Pool, PoolChange, Usage};
 pub use reason::{Drops, Reason};
 pub use session::Session;

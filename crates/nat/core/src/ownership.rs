@@ -56,8 +56,8 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Of the pool of each worker. Where an address is split among workers, pieces of packets that name no port go to the first of them:
-    /// give whole addresses to workers wherever there are enough.
+    /// Of the pool of each worker. Where an address is split among workers, pieces of packets that name no port go to the first of them
+    /// unless their first piece is known ([`PieceOwners`](crate::PieceOwners)): give whole addresses to workers wherever there are enough.
     pub fn new(pools: &[Vec<PoolAddress>], seed: [u8; 32]) -> Self {
         Self::divided(pools, Division::Hash(Hasher::new(seed)))
     }
@@ -281,7 +281,7 @@ impl Ownership {
             (Side::Outside, quote) => {
                 let owner = match quote {
                     Some(quote) => self.endpoint(quote.source),
-                    None if headers.is(Headers::FRAGMENT) => self.address(destination.address),
+                    None if headers.is(Headers::LATER) => self.address(destination.address),
                     // The identifier of an answer is its receiver's.
                     None if headers.protocol == protocol::ICMP => {
                         self.endpoint(Endpoint::new(destination.address, source.port))

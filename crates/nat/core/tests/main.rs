@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod conformance;
+mod piece_workers;
 mod properties;
 mod site_workers;
 mod sites;

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use dpdk::{BURST, Mbuf, MetaFlags};
 use engine::Affinity;
 use nat_core::key::{self, Realm};
-use nat_core::{Ownership, Side};
+use nat_core::{Ownership, PieceOwners, Side};
 use packet::layers::protocol;
 use packet::rss;
 use std::sync::{Arc, OnceLock};
@@ -17,13 +17,15 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug, Clone)]
 pub struct Owner {
     ownership: Arc<OnceLock<(u16, Ownership)>>,
+    /// Of what comes by this edge in pieces.
+    pieces: PieceOwners,
 }
 
 impl Owner {
     /// One for each edge that leads to the workers.
     pub fn maker(shared: &Shared) -> MakeAffinity {
         let ownership = Arc::clone(&shared.ownership);
-        Box::new(move || Box::new(Self { ownership: Arc::clone(&ownership) }))
+        Box::new(move || Box::new(Self { ownership: Arc::clone(&ownership), pieces: PieceOwners::default() }))
     }
 }
 
@@ -34,7 +36,7 @@ impl Affinity for Owner {
             for (mbuf, to) in mbufs.iter().zip(to) {
                 *to = match subscriber(mbuf, *inside) {
                     Some((address, _)) => workers[rss::bucket(address)],
-                    None => self.worker(mbuf).min(replicas - 1) as u8,
+                    None => worker(ownership, *inside, &mut self.pieces, mbuf).min(replicas - 1) as u8,
                 };
             }
             return;
@@ -52,24 +54,26 @@ impl Affinity for Owner {
         }
         for at in others {
             if let (Some(mbuf), Some(to)) = (mbufs.get(at), to.get_mut(at)) {
-                *to = self.worker(mbuf).min(replicas - 1) as u8;
+                *to = worker(ownership, *inside, &mut self.pieces, mbuf).min(replicas - 1) as u8;
             }
         }
     }
 
     fn replica(&mut self, mbuf: &Mbuf, _: usize) -> usize {
-        self.worker(mbuf)
+        // It was said before the first packet came.
+        let Some((inside, ownership)) = self.ownership.get() else { return 0 };
+        worker(ownership, *inside, &mut self.pieces, mbuf)
     }
 }
 
-impl Owner {
-    fn worker(&self, mbuf: &Mbuf) -> usize {
-        // It was said before the first packet came.
-        let (Some((inside, ownership)), Some(meta)) = (self.ownership.get(), mbuf.meta()) else { return 0 };
-        let side = if meta.in_port == *inside { Side::Inside } else { Side::Outside };
-        // What belongs to nobody the first one drops, and counts.
-        headers::of(mbuf, meta).and_then(|headers| ownership.worker(side, mbuf.data(), &headers)).unwrap_or(0)
-    }
+/// The worker of a packet.
+fn worker(ownership: &Ownership, inside: u16, pieces: &mut PieceOwners, mbuf: &Mbuf) -> usize {
+    let Some(meta) = mbuf.meta() else { return 0 };
+    let side = if meta.in_port == inside { Side::Inside } else { Side::Outside };
+    // What belongs to nobody the first one drops, and counts.
+    headers::of(mbuf, meta)
+        .and_then(|headers| pieces.worker(ownership, side, mbuf.data(), &headers))
+        .unwrap_or(0)
 }
 
 /// The subscriber that sent a packet which came by the port of that number. `None`: it came by the other, or may quote another's packet.

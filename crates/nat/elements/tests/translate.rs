@@ -81,6 +81,13 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
         assert!(packet::Parsed::of(frame).unwrap().is_intact(frame), "checksums");
         assert!(heard.insert(number), "twice");
     }
+    // The same in pieces: the port, by which workers are told apart that share an address, is in the first one alone.
+    far.send(&answers.iter().zip(1..).flat_map(|(answer, id)| in_two(answer, id)).collect::<Vec<_>>());
+    let mut pieces = BTreeMap::new();
+    for frame in near.take(2 * answers.len()) {
+        *pieces.entry(ipv4::addresses(&frame, 14).unwrap().1.octets()[3]).or_insert(0) += 1;
+    }
+    assert_eq!(pieces, sent.keys().map(|number| (*number, 2)).collect());
     // Nobody else gets in: not from another address, nor to an endpoint that is nobody's.
     let (address, port) = *endpoints.first().unwrap();
     let stranger = (Ipv4Addr::new(198, 51, 100, 66), ROUTER.1);
@@ -116,6 +123,23 @@ fn translates_both_ways(name: &str, pool: &str, more: &Value) {
     let mut refused = dropped(&view, "nat44");
     refused.remove("no_next_hop");
     assert_eq!(refused, BTreeMap::from([("filtered".into(), 1), ("no_mapping".into(), 1)]));
+}
+
+/// A packet of that id in two pieces.
+fn in_two(frame: &[u8], id: u16) -> [Vec<u8>; 2] {
+    const PAYLOAD: usize = 34;
+    const CUT: usize = PAYLOAD + 24;
+    let piece = |payload: &[u8], place: u16| {
+        let mut piece = [&frame[..PAYLOAD], payload].concat();
+        piece[16..18].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+        piece[18..20].copy_from_slice(&id.to_be_bytes());
+        piece[20..22].copy_from_slice(&place.to_be_bytes());
+        piece[24..26].fill(0);
+        let sum = packet::checksum::of(&piece[14..PAYLOAD]);
+        piece[24..26].copy_from_slice(&sum.to_be_bytes());
+        piece
+    };
+    [piece(&frame[PAYLOAD..CUT], 0x2000), piece(&frame[CUT..], 3)]
 }
 
 #[test]

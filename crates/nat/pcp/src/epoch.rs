@@ -7,7 +7,8 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// It begins now. Where mappings were restored with their state, it began when they did.
+    /// It begins at this time. Mappings that were restored with their state, or are those of a pair, may be older: clients then ask for
+    /// what they have.
     pub fn since(began_ms: u64) -> Self {
         Self { began_ms }
     }
