@@ -302,7 +302,9 @@ fn what_cannot_be_sent_is_intended_all_the_same(subject: Box<dyn Subject>) {
     profile["validity"]["offered"] = json!(1.0);
     let run = run(&profile);
     let (intended, sent) = (run.measured("messages_intended"), run.measured("messages_sent"));
-    assert!(intended.abs_diff(150_000_000) < 1_500_000, "300 million a second for half a second: {intended}");
+    // a device begins when its worker first gets to it
+    let all = 135_000_000..151_500_000;
+    assert!(all.contains(&intended), "300 million a second for half a second: {intended}");
     let short =
         run.result.validity.reasons.iter().find(|reason| matches!(reason.code, "ND-90-01" | "ND-90-08"));
     let short = short.expect("short of the intended load");

@@ -1,7 +1,7 @@
 //! Datagram sockets of two stacks, one at each end of a link.
 
-use crate::link::{Pair, Path};
-use crate::wire::{Frames, Full, MS, ip};
+use crate::link::{Full, Pair, Path};
+use crate::wire::{Frames, MS, ip};
 use packet::ethernet::{self, Ethernet};
 use packet::{checksum, ipv4};
 use stack::{Arrival, DatagramError, SendOutcome, Sent, SocketHandle, SocketKind, Stack, TcpConfig};

@@ -4,9 +4,18 @@ use crate::nic::Nic;
 use crate::wire::{MS, config, ip};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use stack::{Handle, Offload, Received, Stack, State, TcpConfig};
+use stack::{Handle, Offload, Received, Stack, State, TcpConfig, Transmit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+/// A port that takes no frames.
+pub struct Full;
+
+impl Transmit for Full {
+    fn frame(&mut self, _len: usize) -> Option<&mut [u8]> {
+        None
+    }
+}
 
 /// What becomes of frames.
 #[derive(Debug, Clone, Copy)]

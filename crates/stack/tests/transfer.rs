@@ -1,7 +1,7 @@
 //! Transfers both ways over paths that lose, reorder and repeat frames: every byte arrives, once and in order.
 
-use crate::link::{Pair, Path};
-use crate::wire::{Frames, Full, MS};
+use crate::link::{Full, Pair, Path};
+use crate::wire::{Frames, MS};
 use packet::tcp::TsoLimits;
 use proptest::prelude::*;
 use stack::{CongestionControl, DropReason, Offload, State, TcpConfig};

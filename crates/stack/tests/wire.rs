@@ -22,15 +22,6 @@ impl Transmit for Frames {
     }
 }
 
-/// Takes none.
-pub struct Full;
-
-impl Transmit for Full {
-    fn frame(&mut self, _len: usize) -> Option<&mut [u8]> {
-        None
-    }
-}
-
 /// Address of side 0 or 1.
 pub fn ip(side: u8, v6: bool) -> IpAddr {
     if v6 {
