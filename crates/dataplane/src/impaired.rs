@@ -27,13 +27,17 @@ pub struct Options {
     /// How that changes with time. Default: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impair_timeline: Option<DirectionTimeline>,
-    /// Added to the run's seed: the same seed gives the same decisions for the same packets. Default 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub seed: u64,
+    /// Added to the run's seed: the same seed gives the same decisions for the same packets. Default: a number made of the
+    /// element's name, so that what several elements do is independent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+/// A number of a name's own: FNV-1a, the same for ever, as results are to be repeated.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 impl ElementKind for Options {
@@ -56,7 +60,8 @@ impl ElementKind for Options {
         let all = cx.extensions.get_mut::<ImpairedElements>().ok_or(missing)?;
         // One that serves a port is known by the port's name.
         let name = cx.name.strip_suffix(".impair").unwrap_or(cx.name);
-        let handle = Impaired::new(name, impairment, all.seed.wrapping_add(self.seed));
+        let own = self.seed.unwrap_or_else(|| number_of(cx.name));
+        let handle = Impaired::new(name, impairment, all.seed.wrapping_add(own));
         let element = handle.element(cx.pool, all.capacity);
         all.handles.push(handle);
         Ok(Box::new(element))
@@ -118,7 +123,7 @@ pub struct Impaired {
 }
 
 impl Impaired {
-    /// Of an element, known by this name. The same seed and frames give the same decisions; each has its own.
+    /// Of an element, known by this name. The same seed and frames give the same decisions.
     pub fn new(name: &str, impairment: PortImpairment, seed: u64) -> Self {
         let spec = spec(impairment, seed);
         let first = LinkSpec { timeline: Timeline::default(), ..spec.clone() };
@@ -174,6 +179,13 @@ mod tests {
         }
         fn corrupt(&mut self, (): &mut (), _: u64) {}
         fn free(&mut self, (): ()) {}
+    }
+
+    #[test]
+    fn each_name_has_a_number_of_its_own_for_ever() {
+        assert_eq!(number_of(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(number_of("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_ne!(number_of("there"), number_of("back"));
     }
 
     #[test]

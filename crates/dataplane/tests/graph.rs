@@ -7,10 +7,19 @@ use dataplane::graph::{CheckedGraph, GraphRun, kinds};
 use packet::ethernet::Tags;
 use run::graph::GraphView as _;
 use serde_json::json;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 #[test]
 fn every_kind_builds_what_it_says() {
+    let _alone = alone();
     assert_builds(&kinds());
+}
+
+/// Graphs share what memory the process has: one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn sorted<const N: usize>(mut frames: [Vec<u8>; N]) -> [Vec<u8>; N] {
@@ -35,6 +44,7 @@ fn frame(port: u16, vlans: &[u16]) -> Vec<u8> {
 
 #[test]
 fn frames_are_sorted_copied_retagged_and_recorded() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("copies.pcapng");
     let graph = json!({
@@ -88,7 +98,46 @@ fn frames_are_sorted_copied_retagged_and_recorded() {
 }
 
 #[test]
+fn bad_paths_of_one_graph_lose_each_its_own_packets() {
+    let _alone = alone();
+    let way = |seed: Option<u32>| {
+        let mut way = json!({"kind": "impair", "impair": {"loss": {"independent": "50%"}}});
+        if let Some(seed) = seed {
+            way["seed"] = json!(seed);
+        }
+        way
+    };
+    let frames: Vec<_> = (1000..1064).map(|port| frame(port, &[])).collect();
+    for (seed, alike) in [(None, false), (Some(0), true)] {
+        let graph = json!({
+            "ports": {"in": {"device": "pair:ways-in"}, "x": {"device": "pair:ways-x"}, "y": {"device": "pair:ways-y"}},
+            "elements": {"tee": {"kind": "tee"}, "there": way(seed), "back": way(seed)},
+            "edges": ["in.rx -> tee -> there -> x.tx", "tee.copy -> back -> y.tx", "x.rx -> in.tx", "y.rx -> in.tx"]
+        });
+        let run = start(&graph, &kinds());
+        let [mut near, mut x, mut y] = ["in", "x", "y"].map(|end| End::new(&format!("ways-{end}")));
+        near.send(&frames);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let observer = run.observe();
+        let done = |name: &str| {
+            let (taken, passed, dropped) = counts(&observer, name);
+            taken == 64 && passed + dropped == 64
+        };
+        while !(done("there") && done("back")) {
+            assert!(Instant::now() < deadline, "the frames do not come through");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let passed = ["there", "back"].map(|name| counts(&observer, name).1 as usize);
+        assert!(passed.iter().all(|passed| (10..54).contains(passed)), "{passed:?}");
+        let came = (x.take(passed[0]), y.take(passed[1]));
+        assert_eq!(came.0 == came.1, alike, "{seed:?}: {passed:?}");
+        run.stop();
+    }
+}
+
+#[test]
 fn a_device_that_is_not_there_is_named_by_its_place() {
+    let _alone = alone();
     let graph = json!({"ports": {"a": {"device": "af_packet:nd-no-such-if"}}, "edges": ["a.rx -> a.tx"]});
     let checked = CheckedGraph::read(&graph, &kinds()).unwrap_or_else(|why| panic!("{why:?}"));
     let why = GraphRun::start(&checked).unwrap_err();

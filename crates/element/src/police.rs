@@ -143,6 +143,8 @@ impl Limit {
             excess,
             most: [committed, excess],
             rate: rate as u64,
+            part: rate.fract(),
+            rest: 0.0,
             by_packet: self.rate.is_none(),
             filled: None,
         }
@@ -238,6 +240,10 @@ struct Bucket {
     most: [u64; 2],
     /// Bits or packets in a second, which is tokens in a nanosecond.
     rate: u64,
+    /// The part of one more, as of 90 packets in a minute.
+    part: f64,
+    /// What that has given and is no whole token yet.
+    rest: f64,
     by_packet: bool,
     /// Up to when.
     filled: Option<u64>,
@@ -251,7 +257,9 @@ impl Bucket {
         let passed = now.saturating_sub(before);
         if passed > 0 {
             // The committed bucket first; what it cannot hold goes into the other (RFC 2697 section 3).
-            let new = self.rate.saturating_mul(passed);
+            let part = self.part * passed as f64 + self.rest;
+            self.rest = part.fract();
+            let new = self.rate.saturating_mul(passed).saturating_add(part as u64);
             let room = self.most[0] - self.committed;
             self.committed += new.min(room);
             self.excess = self.excess.saturating_add(new.saturating_sub(room)).min(self.most[1]);
@@ -365,6 +373,19 @@ mod tests {
         let colours = [9000, 60, 60].map(|bytes| bucket.colour(1, bytes));
         assert_eq!(colours, [Colour::Green, Colour::Green, Colour::Red]);
         assert_eq!(bucket.colour(1_000_001, 60), Colour::Green);
+    }
+
+    #[test]
+    fn a_rate_is_kept_to_its_fraction() {
+        for (rate, an_hour) in [("90/min", 5400), ("100/min", 6000), ("1.9/s", 6840), ("2/s", 7200)] {
+            let limit = json!({"packets": rate, "burst_packets": 1});
+            let mut bucket = from_value::<Limit>(limit).expect("a limit").bucket();
+            // One more is there at first. Not at even times: what a stretch leaves over counts in the next.
+            let times = (0..3600 * 1000).map(|n| n * 1_000_000 + n % 7);
+            let green = times.filter(|now| bucket.colour(*now, 60) == Colour::Green).count();
+            // A packet waits for the next millisecond.
+            assert!((an_hour - an_hour / 500..=an_hour + 1).contains(&green), "{rate}: {green}");
+        }
     }
 
     #[test]
