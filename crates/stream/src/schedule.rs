@@ -34,6 +34,11 @@ pub struct Timing {
     pub gaps: Gaps,
 }
 
+/// So many datagrams, and slots, that are due and not sent are gone through one by one; the rest is counted by its mean. Who
+/// cannot keep up would have ever more of them to go through.
+const DRAWN: usize = 65_536;
+const SLOTS: u128 = 1 << 20;
+
 /// Time between two slots of the whole group, ns.
 fn slot_ns(timing: &Timing) -> f64 {
     timing.interval_ns * f64::from(timing.burst) / f64::from(timing.devices)
@@ -68,6 +73,8 @@ pub struct Schedule {
     sequences: Vec<u64>,
     /// `None`: all devices are awake, and for good. Whose turn it is needs no looking.
     flows: Option<Flows>,
+    /// Those of a ramp that is over: to free memory is not for the packets' way.
+    woken: Option<Flows>,
     /// Devices that will ever send again.
     alive: u32,
 }
@@ -86,6 +93,7 @@ impl Schedule {
             in_burst: 0,
             sequences: vec![0; devices as usize],
             flows: (!through).then(|| Flows::new(&timing)),
+            woken: None,
             alive: devices,
             timing,
         };
@@ -234,7 +242,16 @@ impl Schedule {
             flows.follow(&departure);
         }
         self.pass(&departure, Time::NEVER);
+        if self.flows.is_some() && self.all_woke() {
+            self.woken = self.flows.take();
+        }
         departure
+    }
+
+    /// Whether no device will rest any more.
+    #[inline]
+    fn all_woke(&self) -> bool {
+        self.timing.count == 0 && self.due() >= flows::ramp_end(&self.timing)
     }
 
     /// The next datagram is sent; what rests is to be told.
@@ -298,23 +315,29 @@ impl Schedule {
     }
 
     /// How many datagrams would fall due before `end`: the load that is intended but not sent yet. Costs as much as there
-    /// are of them, however many devices there are.
+    /// are of them, up to a limit, however many devices there are. Beyond it, of devices that rest, how many are to be expected.
     pub fn pending(&mut self, end: Time) -> u64 {
         if self.alive == 0 || self.due() >= end {
             return 0;
         }
         if self.flows.is_none() {
-            let slots = self.pacer.events_before(end);
-            return slots.saturating_mul(self.timing.burst.into()).saturating_sub(self.in_burst.into());
+            return self.due_before(end);
         }
         // Sent on trial, and taken back.
         let before = (self.pacer.clone(), self.device, self.in_burst, self.alive);
+        let far = self.pacer.at.saturating_add(self.pacer.rate.0.saturating_mul(SLOTS));
+        let near = end.min(fine_time::time(far));
         let mut taken = Vec::new();
-        while self.due() < end {
+        while self.due() < near && taken.len() < DRAWN && !self.all_woke() {
             taken.push((self.device, self.flows.as_ref().map(|flows| flows.state(self.device))));
             let departure = self.step();
-            self.pass(&departure, end);
+            self.pass(&departure, near);
         }
+        let rest = match self.due() >= end {
+            true => 0,
+            false if self.all_woke() => self.due_before(end),
+            false => self.expected_before(end),
+        };
         for (device, state) in taken.iter().rev() {
             self.sequences[*device as usize] -= 1;
             if let (Some(flows), Some(state)) = (&mut self.flows, state) {
@@ -322,14 +345,40 @@ impl Schedule {
             }
         }
         (self.pacer, self.device, self.in_burst, self.alive) = before;
-        taken.len() as u64
+        rest.saturating_add(taken.len() as u64)
+    }
+
+    /// How many datagrams fall due before `end` where no device rests.
+    fn due_before(&self, end: Time) -> u64 {
+        let slots = self.pacer.events_before(end);
+        slots.saturating_mul(self.timing.burst.into()).saturating_sub(self.in_burst.into())
+    }
+
+    /// How many are to be expected before `end` of devices that wake one after the other, and rest between flows.
+    fn expected_before(&self, end: Time) -> u64 {
+        let Timing { burst, count, flows, rest_ns, devices, .. } = self.timing;
+        let slots = self.pacer.events_before(end) as f64 * flows::awake_share(&self.timing, self.due(), end);
+        if count == 0 {
+            return (slots * f64::from(burst)) as u64;
+        }
+        // Turns of a device from one flow to the next: those that send, and those that it rests.
+        let turn = self.pacer.rate.0.saturating_mul(devices.into()).max(1);
+        let turns = fine_time::of_ns(rest_ns.saturating_add(1)).div_ceil(turn);
+        let turns = turns.saturating_add(u128::from(count.div_ceil(burst.into()) - 1));
+        let expected = (slots * count as f64 / turns as f64) as u64;
+        if flows == 0 {
+            return expected;
+        }
+        let sent = self.sequences.iter().fold(0, |sum: u64, sent| sum.saturating_add(*sent));
+        let all = count.saturating_mul(flows.into()).saturating_mul(devices.into());
+        expected.min(all.saturating_sub(sent))
     }
 
     /// Devices with a flow under way at `now`, which goes on from one asking to the next.
     pub fn active(&mut self, now: Time) -> u32 {
         let over = self.timing.devices - self.alive;
         match &mut self.flows {
-            None => self.timing.devices,
+            None => flows::devices_started(&self.timing, now),
             Some(flows) => flows.awake(&self.timing, now).saturating_sub(over),
         }
     }
@@ -347,7 +396,7 @@ impl Schedule {
     /// Bytes that it holds.
     #[cfg(test)]
     pub fn memory(&self) -> usize {
-        let flows = self.flows.as_ref().map_or(0, Flows::memory);
+        let flows = self.flows.as_ref().or(self.woken.as_ref()).map_or(0, Flows::memory);
         size_of::<Self>() + self.sequences.capacity() * size_of::<u64>() + flows
     }
 }

@@ -111,6 +111,26 @@ fn as_foreseen(result: &Value, group: usize, port: &str, path: &Stats) {
 }
 
 #[test]
+fn what_goes_one_way_is_waited_for_when_the_load_ends() {
+    let mut profile = both_ways("tailway", &json!({"delay": {"constant": "50ms"}}), &json!({}));
+    profile["groups"].as_array_mut().unwrap().truncate(1);
+    profile["groups"][0]["model"]["stream"]["count"] = json!(0);
+    profile["phases"] = json!({"warmup": "0s", "measure": "300ms", "drain": "20s", "sample": "100ms"});
+    let result = run(&profile);
+    assert_eq!(result.pointer("/groups/0/loss"), Some(&json!(0.0)), "{result:#}");
+    let counts = |port: &str| element(&result, port)["packets_in"].as_u64().unwrap();
+    assert!(counts("a.tx") > 0 && counts("b.receiver") == counts("a.tx"));
+    assert_eq!(element(&result, "b.impair")["drops"], json!({}));
+    // It ends when all came. What was lost is waited for until the end.
+    let drain = |result: &Value| result["phases"]["drain"].as_f64().unwrap();
+    assert!(drain(&result) < 19.0, "{}", drain(&result));
+    profile["transport"]["dpdk"]["ports"][1]["impair"] = json!({"loss": {"periodic": 10}});
+    profile["phases"]["drain"] = json!("400ms");
+    let result = run(&profile);
+    assert!(drain(&result) >= 0.4, "{}", drain(&result));
+}
+
+#[test]
 fn it_has_its_place_in_the_graph_and_may_have_its_own_worker() {
     let way = json!({"delay": {"constant": "1ms"}, "loss": {"periodic": 10}});
     let mut profile = both_ways("placedway", &way, &json!({}));

@@ -215,6 +215,18 @@ fn a_rate_beyond_reach_makes_the_run_invalid() {
     assert!(sent < intended / 2);
 }
 
+/// What is behind is told as well of devices that a ramp wakes: their slots are not all the same.
+#[test]
+fn a_rate_beyond_reach_after_a_ramp_is_told_as_exactly() {
+    let mut profile = cable("beyond-ramp", json!({"rate": "100M/s"}));
+    profile["groups"][0]["load"] = json!({"closed": {"flows": 1, "ramp": "90ms"}});
+    let result = run(&profile);
+    let reasons = result["validity"]["reasons"].as_array().unwrap();
+    assert!(reasons.iter().any(|reason| reason["code"] == "ND-90-01"), "{reasons:?}");
+    let intended = count(&result, "messages_intended");
+    assert!(intended.abs_diff(150_000_000) < 10_000, "{intended}");
+}
+
 #[test]
 fn a_pause_sends_nothing_and_loses_nothing() {
     let profile = cable("pause", json!({"rate": "10k/s"}));

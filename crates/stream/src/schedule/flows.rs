@@ -123,20 +123,41 @@ impl Flows {
     }
 }
 
-/// When a device first wakes.
+/// When a device first wakes: the ramp begins when the group does.
 fn wakes(timing: &Timing, device: u32) -> u64 {
     let at = u128::from(timing.ramp_ns) * u128::from(device) / u128::from(timing.devices.max(1));
-    u64::try_from(at).unwrap_or(u64::MAX)
+    u64::try_from(at).unwrap_or(u64::MAX).saturating_add(timing.after_ns)
 }
 
-/// How many devices woke for the first time until `now`: `ramp · i / devices`, rounded down, is at most `now` for them.
-fn devices_started(timing: &Timing, now: Time) -> u32 {
+/// When all devices woke.
+#[inline]
+pub fn ramp_end(timing: &Timing) -> Time {
+    Time(timing.after_ns.saturating_add(timing.ramp_ns))
+}
+
+/// How many devices woke for the first time until `now`: `ramp · i / devices`, rounded down, is at most the time since the
+/// group began for them.
+pub fn devices_started(timing: &Timing, now: Time) -> u32 {
+    let Some(passed) = now.0.checked_sub(timing.after_ns) else { return 0 };
     let devices = u128::from(timing.devices);
-    match ((u128::from(now.0) + 1) * devices).checked_div(timing.ramp_ns.into()) {
-        None => timing.devices,
-        Some(_) => {
-            let many = ((u128::from(now.0) + 1) * devices).div_ceil(timing.ramp_ns.into());
-            u32::try_from(many.min(devices)).unwrap_or(timing.devices)
-        }
+    let many = (u128::from(passed) + 1) * devices;
+    match timing.ramp_ns {
+        0 => timing.devices,
+        ramp => u32::try_from(many.div_ceil(ramp.into()).min(devices)).unwrap_or(timing.devices),
     }
+}
+
+/// The share of the devices that is there from `from` to `to` on average, of those that the ramp wakes.
+pub fn awake_share(timing: &Timing, from: Time, to: Time) -> f64 {
+    let (devices, ramp) = (f64::from(timing.devices), timing.ramp_ns as f64);
+    // The time that all of them together were there by then.
+    let together = |at: Time| {
+        let passed = at.0.saturating_sub(timing.after_ns) as f64;
+        let step = ramp / devices;
+        let steps = if ramp > 0.0 { (passed / step).floor().min(devices) } else { devices };
+        let last = (steps + 1.0).min(devices);
+        steps * (steps + 1.0) / 2.0 * step + last * (passed - steps * step)
+    };
+    let span = to.0.saturating_sub(from.0) as f64 * devices;
+    if span > 0.0 { ((together(to) - together(from)) / span).clamp(0.0, 1.0) } else { 1.0 }
 }

@@ -99,6 +99,73 @@ fn a_ramp_wakes_devices_one_after_the_other() {
 }
 
 #[test]
+fn a_ramp_begins_when_the_group_does() {
+    let later = Timing { devices: 2, ramp_ns: 4000, after_ns: 10_000, ..timing() };
+    let got = first(later.clone(), 5);
+    assert_eq!(got, [(0, 0, 10_000), (0, 1, 11_000), (0, 2, 12_000), (1, 0, 12_500), (0, 3, 13_000)]);
+    let mut slots = Schedule::new(&later, 1);
+    let active = [9_999, 10_000, 11_999, 12_000].map(|now| slots.active(Time(now)));
+    assert_eq!(active, [0, 1, 1, 2]);
+}
+
+#[test]
+fn a_ramp_that_is_over_is_looked_at_no_more() {
+    let ramp = Timing { devices: 3, ramp_ns: 10_000, burst: 2, ..timing() };
+    let mut slots = Schedule::new(&ramp, 1);
+    while slots.flows.is_some() {
+        assert!(slots.take().due < Time(10_000));
+    }
+    assert!(slots.due() >= Time(10_000));
+    // a day, in one go
+    let day = 86_400_000_000_000;
+    let counted = slots.pending(Time(day));
+    assert!(counted.abs_diff(3 * (day - 10_000) / 1000) < 10, "{counted}");
+    assert_eq!(slots.sent(2).map(|(_, begun)| begun), Some(1));
+    assert_eq!(slots.active(Time(day)), 3);
+}
+
+/// A generator that sends nothing for a day, at the rate of 64 B at 10 Gbit/s: were they gone through one by one, these would
+/// need more memory than there is.
+#[test]
+fn of_many_that_are_behind_the_most_are_counted_by_their_mean() {
+    let fast = Timing { devices: 1000, interval_ns: 67_200.0, ..timing() };
+    let day = 86_400_000_000_000;
+    for (timing, expected) in [
+        (Timing { ramp_ns: 1_000_000_000, ..fast.clone() }, (day - 500_000_000) as f64 / 67.2),
+        (Timing { ramp_ns: 2 * day, ..fast.clone() }, day as f64 / 67.2 * 0.2505),
+        (Timing { ramp_ns: 2 * day, devices: 2, interval_ns: 100.0, ..timing() }, day as f64 / 100.0),
+        (Timing { count: 30, rest_ns: 4_670_400, ..fast.clone() }, day as f64 / 67.2 * 0.3 * 100.0 / 99.0),
+        (Timing { count: 30, burst: 10, ..fast.clone() }, day as f64 / 67.2),
+        (Timing { count: 3000, flows: 500, ..fast.clone() }, 1000.0 * 3000.0 * 500.0),
+        (Timing { count: 30, gaps: Gaps::Poisson, ..fast.clone() }, day as f64 / 67.2),
+    ] {
+        let mut slots = Schedule::new(&timing, 1);
+        let before = slots.take().due;
+        let counted = slots.pending(Time(day)) as f64;
+        assert!((counted / expected - 1.0).abs() < 1e-3, "{timing:?}: {counted} for {expected}");
+        // and nothing was sent
+        assert_eq!((before, slots.sent(0)), (Time(0), Some((1, 1))));
+    }
+}
+
+#[test]
+fn what_is_to_be_expected_is_about_what_comes() {
+    for timing in [
+        Timing { devices: 100, ramp_ns: 3_000_000, ..timing() },
+        Timing { devices: 3, ramp_ns: 3_000_000, after_ns: 400_000, ..timing() },
+        Timing { devices: 50, ramp_ns: 900_000, count: 7, rest_ns: 13_000, burst: 3, ..timing() },
+        Timing { devices: 50, count: 10, rest_ns: 9_999, interval_ns: 500.0, ..timing() },
+    ] {
+        let mut slots = Schedule::new(&timing, 1);
+        slots.take();
+        for end in [1_000_000, 2_000_000] {
+            let (expected, exact) = (slots.expected_before(Time(end)), slots.pending(Time(end)));
+            assert!(expected.abs_diff(exact) <= exact / 20, "{timing:?}: {expected} for {exact}");
+        }
+    }
+}
+
+#[test]
 fn what_is_due_is_counted_exactly() {
     for timing in [
         timing(),
@@ -210,7 +277,7 @@ fn active_by_definition(timing: &Timing, sent: &[Departure], device: u32, now: u
     let mine: Vec<&Departure> = sent.iter().filter(|one| one.device == device).collect();
     let ends = mine.iter().filter(|one| one.ends).count() as u32;
     let Some(last) = mine.iter().rfind(|one| one.ends) else {
-        return timing.ramp_ns * u64::from(device) / u64::from(timing.devices) <= now;
+        return timing.after_ns + timing.ramp_ns * u64::from(device) / u64::from(timing.devices) <= now;
     };
     ends != timing.flows && last.due.0 + timing.rest_ns < now
 }
@@ -219,7 +286,11 @@ fn active_by_definition(timing: &Timing, sent: &[Departure], device: u32, now: u
 fn devices_are_active_from_when_they_wake_until_they_rest() {
     for timing in [
         Timing { devices: 5, ..timing() },
+        Timing { devices: 5, after_ns: 7_000, ..timing() },
         Timing { devices: 7, ramp_ns: 9_000, ..timing() },
+        Timing { devices: 7, ramp_ns: 9_000, after_ns: 20_000, ..timing() },
+        Timing { devices: 7, ramp_ns: 9_000, interval_ns: 70_000.0, ..timing() },
+        Timing { devices: 4, ramp_ns: 9_000, after_ns: 20_000, count: 2, rest_ns: 900, ..timing() },
         Timing { devices: 7, ramp_ns: 9_001, count: 2, rest_ns: 1700, ..timing() },
         Timing { devices: 4, ramp_ns: 50_000, count: 1, rest_ns: 10, ..timing() },
         Timing { devices: 4, count: 3, rest_ns: 0, flows: 3, burst: 2, ..timing() },
