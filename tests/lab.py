@@ -178,10 +178,11 @@ class Lab:
         """Processes that work for this lab, wherever they hang in the tree."""
         marker = f"NETDYNO_STATE={self.state}".encode()
         found = []
-        for path in Path("/proc").glob("[0-9]*/environ"):
+        for folder in Path("/proc").glob("[0-9]*"):
+            # it may end while it is looked at
             with contextlib.suppress(OSError):
-                if marker in path.read_bytes().split(b"\0"):
-                    found.append(int(path.parent.name))
+                if marker in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
         return [pid for pid in found if not _zombie(pid)]
 
     def leftovers(self) -> dict[str, list[str]]:

@@ -37,11 +37,12 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 def loops(parent: int) -> list[int]:
     """Busy loops that a run of it has started: they are told its number."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for folder in Path("/proc").glob("[0-9]*"):
+        # it may end while it is looked at
         with contextlib.suppress(OSError):
-            words = path.read_bytes().decode().split("\0")
+            words = (folder / "cmdline").read_bytes().decode().split("\0")
             if "--loop" in words and str(parent) in words:
-                found.append(int(path.parent.name))
+                found.append(int(folder.name))
     return found
 
 

@@ -183,7 +183,8 @@ def is_network(path: Path) -> bool:
 def every_namespace() -> Iterator[str | None]:
     """Every namespace that can be entered, once: the one we are in, those with names, those of processes."""
     seen = set[tuple[int, int]]()
-    processes = (str(path) for path in sorted(Path("/proc").glob("[0-9]*/ns/net")))
+    # not `[0-9]*/ns/net`: that looks into each, and raises where one has just ended
+    processes = (f"{path}/ns/net" for path in sorted(Path("/proc").glob("[0-9]*")))
     for place in ("/proc/self/ns/net", *names(), *processes):
         try:
             about = (FOLDER / place).stat()
