@@ -28,8 +28,6 @@ export function open(root, context) {
   /** @type {Charts | null} */
   let charts = null;
   let closed = false;
-  /** Losses and returns of the stream so far: an answer about one of them says nothing after the next. */
-  let losses = 0;
   /** @type {Record<string, string>} what passed impaired links, by edge of the drawing */
   let links = {};
   /** @type {any} the last change of a rate */
@@ -55,17 +53,18 @@ export function open(root, context) {
       whole: take,
       news: take,
       open: () => {
-        losses += 1;
         problem = null;
       },
-      lost: async () => {
-        const loss = (losses += 1);
-        // a stream does not say why it was refused
-        const why = await get(`/api/runs/${id}`).then(() => null, (/** @type {any} */ e) => e);
-        if (closed || loss !== losses) return;
-        if (why?.status === 401) return context.expired();
-        problem = why?.status ? why : { message: tr({ t: "The connection is lost; the run goes on. Trying again…" }) };
+      lost: () => {
+        problem = { message: tr({ t: "The connection is lost; the run goes on. Trying again…" }) };
         draw();
+        // a stream does not say why it was refused
+        get(`/api/runs/${id}`).catch((/** @type {any} */ e) => {
+          if (closed || !e.status) return;
+          if (e.status === 401) return context.expired();
+          problem = e;
+          draw();
+        });
       },
       over: () => {
         stop = null;
