@@ -38,6 +38,5 @@ def curve(histogram: Any, grid: Sequence[float] = GRID) -> list[float | None]:
     if histogram is None or histogram.get_total_count() == 0:
         return [None] * len(grid)
     n = histogram.get_total_count()
-    percents = [100 * (1 - 1 / x) for x in grid]
-    values = histogram.get_percentile_to_value_dict(percents)
-    return [float(values[p]) if x <= n else None for x, p in zip(grid, percents, strict=True)]
+    values = hdr.quantiles(histogram, [100 * (1 - 1 / x) for x in grid])
+    return [float(value) if x <= n else None for x, value in zip(grid, values, strict=True)]

@@ -102,7 +102,7 @@ def _listens(folder: Path) -> bool:
     profile = json.loads((folder / "profile.json").read_text())
     variants = [profile] if isinstance(profile.get("groups"), list) else profile.values()
     groups = [group for variant in variants for group in variant["groups"]]
-    return any("port" in table(group["model"].get("sip")) for group in groups)
+    return any("port" in table(table(group.get("model")).get("sip")) for group in groups)
 
 
 def _tokens(folder: Path) -> list[str]:
